@@ -1,0 +1,143 @@
+/* What the kernel half and the daemon share: map layouts, record layouts, counters.
+ *
+ * Values are explicit, asserted and never reused; PROFD_ABI_VERSION changes with any layout, so that a
+ * daemon that takes over the maps of an older one sees whether it can read them. */
+#ifndef BPF_ABI_H
+#define BPF_ABI_H
+
+#include "symbolizer/unwind_format.h"
+
+#define PROFD_ABI_VERSION 1
+
+#define ABI_MAX_FRAMES        512 /* of user space, after which a stack is folded in the middle */
+#define ABI_MAX_KERNEL_FRAMES 127 /* perf's own limit (kernel.perf_event_max_stack) */
+#define ABI_MAX_EVENTS        8
+#define ABI_COMM_LEN          16 /* TASK_COMM_LEN */
+
+/* A user frame: which object and where in it, so that equal code is equal whatever the address space.
+ *   63..48 object id, 0: none, then 47..0 is the address in the process itself (JIT, anonymous memory)
+ *   47..0  ELF virtual address in the object: of the interrupted instruction in the innermost frame and
+ *          above a signal frame, elsewhere of the last byte of the call (return address - 1) */
+#define ABI_FRAME(object, address) ((uint64_t)(object) << 48 | ((uint64_t)(address)&0xffffffffffffull))
+#define ABI_FRAME_OBJECT(f)        ((uint32_t)((f) >> 48))
+#define ABI_FRAME_ADDRESS(f)       ((f)&0xffffffffffffull)
+/* Stands between leaf and root where the middle of a deeper stack was left out. */
+#define ABI_FRAME_FOLDED 0xffffffffffffffffull
+
+/* How the walk of a user stack ended. */
+enum abi_walk {
+        ABI_WALK_NONE = 0,       /* no user stack: kernel thread, idle */
+        ABI_WALK_COMPLETE = 1,   /* reached the outermost frame */
+        ABI_WALK_FOLDED = 2,     /* complete, deeper than ABI_MAX_FRAMES: the middle is left out */
+        ABI_WALK_DEPTH = 3,      /* not complete after ABI_MAX_FRAMES frames */
+        ABI_WALK_NO_PROCESS = 4, /* mappings not known (yet) */
+        ABI_WALK_NO_MAPPING = 5, /* an address outside every mapping */
+        ABI_WALK_NO_TABLE = 6,   /* no unwind information, and no frame pointer */
+        ABI_WALK_UNSUPPORTED = 7,/* unwind information that the rules cannot express */
+        ABI_WALK_UNREADABLE = 8, /* stack memory not present */
+        ABI_WALK_BAD_STACK = 9,  /* a frame that goes down the stack, or loops */
+        ABI_WALK_FP_END = 10,    /* a frame-pointer chain that ended where it does not say so */
+        ABI_WALK_EXITED = 11,    /* the task has no memory map any more */
+        ABI_WALK_IN_EXEC = 12,   /* within execve: new memory, old registers */
+        ABI_WALK_COMPAT = 13,    /* 32-bit process, walked by frame pointer */
+        ABI_WALK_PAGE_MISSING = 14, /* this part of a large object's table is not loaded yet */
+        ABI_WALK_MAX
+};
+
+/* One row of the counts. Zero what is not used: the whole struct is the hash key. */
+struct abi_key {
+        uint64_t user_stack;   /* hash of its frames; 0: none */
+        uint64_t kernel_stack; /* likewise */
+        uint64_t start_ns;     /* of the process (its leader), boot time: with tgid its identity */
+        uint64_t cgroup;       /* id in the v2 hierarchy; 0 unknown */
+        uint32_t tgid;         /* in the initial pid namespace */
+        uint32_t tid;          /* 0 unless samples are kept by thread */
+        uint32_t uid;          /* real user id in the initial user namespace */
+        uint8_t event;         /* index of the configured event */
+        uint8_t walk;          /* enum abi_walk */
+        uint16_t pad;
+        uint8_t comm[ABI_COMM_LEN]; /* of the thread */
+};
+_Static_assert(sizeof(struct abi_key) == 64, "one cache line");
+
+struct abi_count {
+        uint64_t samples;
+        uint64_t weight; /* sum of the periods: ns for time-like events, else events */
+};
+
+/* Header of a record in the `stacks` ring: a stack seen for the first time in this epoch. */
+struct abi_stack {
+        uint64_t hash;
+        uint32_t epoch; /* low bit: which set of maps */
+        uint16_t kind;  /* 0 user, 1 kernel */
+        uint16_t n;     /* frames that follow, leaf first; kernel frames are addresses as perf gives them */
+        uint64_t frame[];
+};
+
+/* A record in the `raws` ring: a sample whose walk has to wait for a table, finished in user space. */
+#define ABI_RAW_STACK (16 * 1024)
+struct abi_raw {
+        struct abi_key key; /* user_stack 0 */
+        uint64_t weight;
+        uint64_t time_ns; /* monotonic, to be compared with the mapping records */
+        uint64_t stamp;   /* of the memory map, see abi_process */
+        uint64_t ip, sp, fp, lr, bx;
+        uint32_t epoch;
+        uint32_t len; /* bytes of stack that follow, from sp upwards */
+        uint8_t stack[];
+};
+
+/* Mappings of one address space: entries [first, first + n) of `mappings`, sorted by start. Written by the
+ * daemon only into entries that no list in use refers to. */
+struct abi_process {
+        uint64_t stamp; /* identifies the memory map the list is of; 1: adopt at the first sample */
+        uint32_t first, n;
+};
+
+struct abi_mapping {
+        uint64_t start, end; /* addresses in the process */
+        uint64_t bias;       /* address - ELF virtual address */
+        uint32_t page;       /* first entry in `pages`, which stands for ELF page `first_page` */
+        uint32_t n_pages;    /* 0: no table */
+        uint32_t first_page; /* ELF virtual address >> UNWIND_PAGE_SHIFT of the first indexed page */
+        uint16_t object;     /* 0: anonymous or JIT code */
+        uint16_t flags;      /* ABI_MAPPING_* */
+};
+#define ABI_MAPPING_FP       1 /* code that keeps frame pointers (JIT, Go): walk by them, end is complete */
+#define ABI_MAPPING_DEFER    2 /* a table is on its way: hand the sample to user space */
+#define ABI_MAPPING_GO       4 /* Go: a chain that ends at a stack switch is complete */
+#define ABI_MAPPING_VSYSCALL 8
+
+/* Entry of `pages`: where the rows of one page are. 0: not loaded.
+ *   63 loaded   48..40 shard   39..20 first row in the shard   19..0 rows */
+#define ABI_SHARD_ROWS_LOG 18
+#define ABI_SHARD_ROWS     (1u << ABI_SHARD_ROWS_LOG) /* 1 MiB a shard */
+#define ABI_MAX_SHARDS     512
+#define ABI_PAGE(shard, first, n) \
+        (1ull << 63 | (uint64_t)(shard) << 40 | (uint64_t)(first) << 20 | (uint64_t)(n))
+#define ABI_PAGE_SHARD(e) ((uint32_t)((e) >> 40) & (ABI_MAX_SHARDS - 1))
+#define ABI_PAGE_FIRST(e) ((uint32_t)((e) >> 20) & (ABI_SHARD_ROWS - 1))
+#define ABI_PAGE_ROWS(e)  ((uint32_t)(e)&0xfffffu)
+
+#define ABI_MAX_RULES 65536
+
+/* Counters, per CPU. Each sample taken ends in exactly one of DELIVERED (it is in the counts), DEFERRED (it
+ * is in the raws ring) or one of the LOST ones. */
+enum abi_stat {
+        ABI_STAT_TAKEN = 0, /* samples that the event delivered and that were not idle */
+        ABI_STAT_DELIVERED = 1,
+        ABI_STAT_DEFERRED = 2,
+        ABI_STAT_LOST_COUNTS_FULL = 3, /* no room for a new row */
+        ABI_STAT_LOST_STACKS_FULL = 4, /* no room for a new stack */
+        ABI_STAT_LOST_BUSY = 5,        /* a bucket or ring was locked by what this sample interrupted */
+        ABI_STAT_RAWS_FULL = 6, /* the ring of deferred samples was full: the sample is delivered, with the
+                                 * frames it had (not a loss of a sample; it is DELIVERED too) */
+        ABI_STAT_IDLE = 7,             /* ticks of the idle task, not samples */
+        ABI_STAT_NESTED = 8,           /* an event on top of another one of ours on this CPU: lost */
+        ABI_STAT_USER_FRAMES = 9,
+        ABI_STAT_KERNEL_FRAMES = 10,
+        ABI_STAT_FILTERED = 11, /* not of the cgroup or process asked for */
+        ABI_STAT_MAX = 16
+};
+
+#endif

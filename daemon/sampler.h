@@ -1,0 +1,82 @@
+/* Perf events, the BPF programs on them, and the drain of what they counted.
+ *
+ * Owns the skeleton, the maps, one perf event per online CPU and configured event, and their following of
+ * CPUs that come and go. */
+#ifndef DAEMON_SAMPLER_H
+#define DAEMON_SAMPLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "bpf/abi.h"
+#include "daemon/sample.h"
+
+struct sampler;
+
+struct sampler_config {
+        const char *const *events; /* perf names: "cycles", "cache-misses", "page-faults", "r1a8", ... */
+        uint32_t n_events;         /* 1..ABI_MAX_EVENTS */
+        uint32_t frequency;        /* Hz asked, per CPU and event */
+        uint64_t memory;           /* bytes that all maps together may take */
+        bool threads;              /* keep samples by thread */
+};
+
+/* What became of a configured event; strings live as long as the sampler. */
+struct sampler_event {
+        const char *name;    /* as asked */
+        const char *actual;  /* what is sampled: the same, or "cpu-clock" for cycles without a PMU; NULL: off */
+        const char *why;     /* why it is not what was asked; NULL */
+        bool time;           /* weights are ns of CPU time */
+        uint32_t requested;  /* Hz */
+        uint32_t frequency;  /* Hz in force */
+        uint32_t cpus;       /* CPUs it is open on */
+};
+
+/* Maps that the mapping and table keeper (daemon/tracker.h) writes; they live as long as the sampler. */
+struct unwind_maps {
+        int processes_fd; /* tgid -> abi_process */
+        int shards_fd;    /* array of maps: index -> array of ABI_SHARD_ROWS rows */
+        struct abi_mapping *mappings; /* mapped writable */
+        uint64_t *pages;
+        struct unwind_rule *rules;
+        uint32_t n_processes, n_mappings, n_pages, n_shards; /* capacities */
+};
+
+/* 0, or -errno after one logged line that says what the kernel refused and what to do. */
+int sampler_new(struct sampler **ret, const struct sampler_config *config);
+struct sampler *sampler_free(struct sampler *s);
+
+void sampler_unwind_maps(const struct sampler *s, struct unwind_maps *ret);
+
+/* Opens the events and starts sampling. */
+int sampler_start(struct sampler *s);
+
+/* Readable when a ring wants reading before the next drain: call sampler_poll(). */
+int sampler_fd(const struct sampler *s);
+
+/* Reads the rings: stacks are kept for the next drain, deferred samples are handed to raw(). */
+typedef void (*sampler_raw_fn)(void *ctx, const struct abi_raw *raw);
+int sampler_poll(struct sampler *s, sampler_raw_fn raw, void *ctx);
+
+/* Flips the epoch, waits until no program is in the old one, reads it whole and hands over its rows. Deferred
+ * samples go to raw() first. Every row taken is handed over or counted in the losses. */
+int sampler_drain(struct sampler *s, sample_row_fn row, sampler_raw_fn raw, void *ctx);
+
+/* Follows CPUs that came, went or came back (call about once a second, or on a uevent). */
+int sampler_follow_cpus(struct sampler *s);
+
+/* Changes the rate of all events in place. */
+int sampler_set_frequency(struct sampler *s, uint32_t frequency);
+
+uint32_t sampler_n_events(const struct sampler *s);
+const struct sampler_event *sampler_event(const struct sampler *s, uint32_t i);
+
+/* Totals since start, by enum abi_stat, summed over CPUs. */
+int sampler_stats(struct sampler *s, uint64_t stats[ABI_STAT_MAX]);
+
+/* Bytes of all maps, and ns spent in the BPF programs (0 when the kernel does not tell). */
+uint64_t sampler_memory(const struct sampler *s);
+uint64_t sampler_run_time_ns(const struct sampler *s);
+
+#endif

@@ -1,0 +1,87 @@
+/* Processes, their mappings, the objects mapped, and the unwind tables of those in the BPF maps.
+ *
+ * Follows the kernel's own records (PERF_RECORD_MMAP2, COMM, FORK, EXIT; per-CPU rings, sorted by time), so
+ * the mappings of a process that has exited by the drain are known. Opens each object once, hands it to the
+ * symbolizer's worker for its load segments and unwind table, and keeps the BPF maps under their ceiling.
+ * Deferred samples are finished here by the user-space twin of the BPF walk. */
+#ifndef DAEMON_TRACKER_H
+#define DAEMON_TRACKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/sample.h"
+#include "daemon/sampler.h"
+#include "symbolizer/client.h"
+
+struct tracker;
+
+/* An object: one file's contents that code was mapped from. Reference-counted; the id is what frames carry
+ * (ABI_FRAME_OBJECT) and is not given to another object while any frame that was drained may carry it. */
+struct object {
+        uint16_t id;
+        const char *path;       /* as the process saw it, "[vdso]" and the like; never NULL */
+        uint8_t build_id[SYM_BUILD_ID_MAX];
+        uint8_t build_id_len;   /* 0: none */
+        bool address_is_offset; /* not opened: frames carry file offsets, there is no name to find */
+        uint32_t error;         /* why there is no table or no names: errno; 0 */
+        struct symobj *symbols; /* the worker's handle; NULL when the file was not opened */
+        uint64_t text_start, text_end; /* ELF addresses of the executable segment(s) */
+        uint64_t text_offset;   /* file offset of text_start */
+        uint32_t rows;          /* of its unwind table; 0: none */
+};
+
+/* A process, known by pid and start time. Kept after its exit until the drain after it. */
+struct process {
+        uint32_t pid, ppid;
+        uint64_t start_ns; /* boot time; 0 until known */
+        char comm[ABI_COMM_LEN]; /* of the leader */
+        bool exited;
+        bool followed; /* it or an ancestor was named in tracker_follow() */
+        uint32_t ns_pid; /* its pid in its own innermost pid namespace; 0 unknown */
+};
+
+int tracker_new(struct tracker **ret, const struct unwind_maps *maps, struct symclient *symbols,
+                uint64_t memory);
+struct tracker *tracker_free(struct tracker *t);
+
+/* Opens the rings and reads the processes that exist. */
+int tracker_start(struct tracker *t);
+
+/* Readable when a ring has enough to read; call tracker_poll() then, and at least every 100 ms. */
+int tracker_fd(const struct tracker *t);
+int tracker_poll(struct tracker *t);
+int tracker_follow_cpus(struct tracker *t);
+
+/* Takes a deferred sample (copies it); its row comes out of a later tracker_drain(), at the latest when its
+ * table has not come within a second. */
+void tracker_defer(struct tracker *t, const struct abi_raw *raw);
+int tracker_drain(struct tracker *t, sample_row_fn row, void *ctx);
+
+/* Called once per drain after its rows were taken: frees what exited and is not referred to any more. */
+void tracker_drained(struct tracker *t);
+
+/* The object of a frame; NULL when the id is not known. object_ref() keeps it past the next drain. */
+struct object *tracker_object(struct tracker *t, uint32_t id);
+struct object *object_ref(struct object *o);
+struct object *object_unref(struct object *o);
+
+/* start_ns 0: whichever has the pid now. */
+const struct process *tracker_process(struct tracker *t, uint32_t pid, uint64_t start_ns);
+
+/* The path of the mapping at an address of a process ("//anon", "[heap]", "/memfd:x (deleted)"), or NULL. */
+const char *tracker_mapping_name(struct tracker *t, uint32_t pid, uint64_t address, uint64_t *ret_start);
+
+/* Marks a process; it and all that it forks from now on are `followed`. */
+int tracker_follow(struct tracker *t, uint32_t pid);
+
+struct tracker_stats {
+        uint64_t records, records_lost, execs, forks, exits;
+        uint64_t deferred, deferred_complete, deferred_lost;
+        uint32_t processes, objects, tables, rows, shards;
+        uint64_t evictions;
+        uint64_t memory; /* bytes of user-space state */
+};
+void tracker_stats(const struct tracker *t, struct tracker_stats *ret);
+
+#endif

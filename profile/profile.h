@@ -1,0 +1,138 @@
+/* The profile model: what one pprof file says, in memory, for building and for reading.
+ *
+ * Follows profile.proto of pprof (github.com/google/pprof, proto/profile.proto): everything is interned, ids of
+ * mappings, functions and locations are 1..n in order of first use, 0 is "none". Strings are indices into a
+ * table whose entry 0 is "". Equal samples (same locations, labels) are one, their values added.
+ *
+ * Adding functions return the id or index (>= 0), or -ENOMEM, or -E2BIG past the profile's limits. */
+#ifndef PROFILE_PROFILE_H
+#define PROFILE_PROFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+
+#define PROFILE_MAX_TYPES  16
+#define PROFILE_MAX_FRAMES 4096  /* locations of one sample */
+#define PROFILE_MAX_LABELS 64    /* of one sample */
+
+struct profile_value_type {
+        uint32_t type, unit; /* strings: "samples" "count" */
+};
+
+struct profile_mapping {
+        uint64_t start, limit, offset;
+        uint32_t file, build_id; /* strings; build ID in lower-case hex */
+        bool has_functions, has_filenames, has_lines, has_inline;
+};
+
+struct profile_function {
+        uint32_t name, system_name, file; /* strings */
+        int64_t start_line;
+};
+
+struct profile_line {
+        uint32_t function; /* id */
+        int64_t line;
+};
+
+struct profile_location {
+        uint64_t address;
+        uint32_t mapping;    /* id, 0 none */
+        uint32_t first_line; /* of `line`: innermost inlined function first */
+        uint32_t n_lines;    /* 0: no name */
+        bool folded;
+};
+
+struct profile_label {
+        uint32_t key;  /* string */
+        uint32_t str;  /* string; 0: a number */
+        int64_t num;
+        uint32_t unit; /* string, of num */
+};
+
+struct profile_sample {
+        uint32_t first_location, n_locations; /* in `sample_location`, leaf first */
+        uint32_t first_label, n_labels;       /* in `label`, sorted by key */
+        /* its values: value[index * n_types + type] */
+};
+
+struct profile {
+        /* Read these directly; change them by the functions below only. Index 0 of mapping, function and
+         * location is not used, so that an id is an index. */
+        struct profile_value_type type[PROFILE_MAX_TYPES];
+        uint32_t n_types;
+        const char **string;
+        uint32_t n_strings;
+        struct profile_mapping *mapping;
+        uint32_t n_mappings; /* with the unused one: ids are 1..n_mappings - 1; likewise below */
+        struct profile_function *function;
+        uint32_t n_functions;
+        struct profile_line *line;
+        uint32_t n_lines;
+        struct profile_location *location;
+        uint32_t n_locations;
+        struct profile_label *label;
+        uint32_t n_labels;
+        uint32_t *sample_location;
+        uint32_t n_sample_locations;
+        struct profile_sample *sample;
+        uint32_t n_samples;
+        int64_t *value;
+
+        int64_t time_ns;     /* start, since the epoch */
+        int64_t duration_ns;
+        struct profile_value_type period_type;
+        int64_t period;
+        uint32_t default_type; /* string */
+        uint32_t *comment;     /* strings */
+        uint32_t n_comments;
+
+        struct profile_index *index; /* interning tables, private */
+};
+
+int profile_new(struct profile **ret);
+struct profile *profile_free(struct profile *p);
+DEFINE_CLEANUP(struct profile, profile_free);
+#define _cleanup_profile_ _cleanup_(profile_free_cleanup)
+
+int64_t profile_string(struct profile *p, const char *s);
+int64_t profile_string_n(struct profile *p, const char *s, size_t n);
+int64_t profile_type(struct profile *p, const char *type, const char *unit); /* index; finds or adds */
+int64_t profile_mapping(struct profile *p, const struct profile_mapping *m);
+int64_t profile_function(struct profile *p, const struct profile_function *f);
+/* lines: innermost first. Equal locations (mapping, address, lines) are one. */
+int64_t profile_location(struct profile *p, uint32_t mapping, uint64_t address,
+                         const struct profile_line *lines, uint32_t n_lines);
+int profile_comment(struct profile *p, const char *text);
+
+/* Adds to the sample with these locations (leaf first) and labels (any order; they are sorted), which is made
+ * when there is none. `values` has n_types entries. All types must have been added before the first sample. */
+int profile_sample(struct profile *p, const uint32_t *locations, uint32_t n_locations,
+                   const struct profile_label *labels, uint32_t n_labels, const int64_t *values);
+
+/* -- reading helpers -- */
+
+static inline const char *profile_str(const struct profile *p, uint32_t i)
+{
+        return p->string[i];
+}
+
+/* Index of a sample type by its name ("cpu", "samples", "cache-misses"); -ENOENT. */
+int profile_find_type(const struct profile *p, const char *type);
+
+/* The label of a sample with this key, NULL when it has none. */
+const struct profile_label *profile_find_label(const struct profile *p, const struct profile_sample *s,
+                                               const char *key);
+
+/* The value of the last comment that reads "key: value" (the ledger), or NULL. */
+const char *profile_ledger(const struct profile *p, const char *key);
+
+/* Adds all of `from` to `into`: exact, values of equal samples are added; sample types are matched by name and
+ * made when missing (before `into` has samples; else -EINVAL); the time range becomes the union; ledger
+ * comments of both are combined: numbers are added, texts kept once. */
+int profile_merge(struct profile *into, const struct profile *from);
+
+#endif
