@@ -31,7 +31,7 @@ struct elf_section {
 
 struct elf_segment {
         uint32_t type, flags;
-        uint64_t offset, vaddr, filesz, memsz;
+        uint64_t offset, vaddr, filesz, memsz, align;
 };
 
 /* Maps the file behind `fd` (not taken over). inflate_budget: most bytes that compressed sections may grow to
@@ -40,6 +40,9 @@ int elf_image_open(int fd, uint64_t inflate_budget, struct elf_image **ret);
 /* The same from memory that outlives the image (MiniDebugInfo, the vDSO). */
 int elf_image_from_memory(const void *data, size_t size, uint64_t inflate_budget, struct elf_image **ret);
 struct elf_image *elf_image_free(struct elf_image *e);
+
+/* Gives back the pages of the file that were read; they are read again on need. For an image that rests. */
+void elf_image_drop_pages(struct elf_image *e);
 
 bool elf_image_is64(const struct elf_image *e);
 uint16_t elf_image_machine(const struct elf_image *e);
