@@ -88,9 +88,15 @@ struct abi_raw {
 };
 
 /* Mappings of one address space: entries [first, first + n) of `mappings`, sorted by start. Written by the
- * daemon only into entries that no list in use refers to. */
+ * daemon only into entries that no list in use refers to.
+ *
+ * The stamp is the kernel half's own: it identifies the memory map of a task from exec to exec, is the same
+ * in a forked child, and does not change with mmap(). The daemon copies it from a deferred sample: a process
+ * gets its list after its first sample was deferred (no entry, or one with another stamp: defer), so that the
+ * many processes that are never sampled cost nothing, and a list is never taken for that of a later exec. A
+ * task without an entry whose parent has one with the task's stamp was forked from it and uses that one. */
 struct abi_process {
-        uint64_t stamp; /* identifies the memory map the list is of; 1: adopt at the first sample */
+        uint64_t stamp;
         uint32_t first, n;
 };
 
@@ -108,7 +114,8 @@ struct abi_mapping {
 #define ABI_MAPPING_GO       4 /* Go: a chain that ends at a stack switch is complete */
 #define ABI_MAPPING_VSYSCALL 8
 
-/* Entry of `pages`: where the rows of one page are. 0: not loaded.
+/* Entry of `pages`: where the rows of one page are. 0: not loaded, hand the sample to user space, which loads
+ * it. A page without CFI has one row of UNWIND_NONE. Entries are set and zeroed while lists refer to them.
  *   63 loaded   48..40 shard   39..20 first row in the shard   19..0 rows */
 #define ABI_SHARD_ROWS_LOG 18
 #define ABI_SHARD_ROWS     (1u << ABI_SHARD_ROWS_LOG) /* 1 MiB a shard */

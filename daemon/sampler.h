@@ -55,8 +55,9 @@ int sampler_start(struct sampler *s);
 /* Readable when a ring wants reading before the next drain: call sampler_poll(). */
 int sampler_fd(const struct sampler *s);
 
-/* Reads the rings: stacks are kept for the next drain, deferred samples are handed to raw(). */
-typedef void (*sampler_raw_fn)(void *ctx, const struct abi_raw *raw);
+/* Reads the rings: stacks are kept for the next drain, deferred samples are handed to raw() with the kernel
+ * frames that raw->key.kernel_stack stands for (valid during the call). */
+typedef void (*sampler_raw_fn)(void *ctx, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n_kernel);
 int sampler_poll(struct sampler *s, sampler_raw_fn raw, void *ctx);
 
 /* Flips the epoch, waits until no program is in the old one, reads it whole and hands over its rows. Deferred

@@ -53,9 +53,9 @@ int tracker_fd(const struct tracker *t);
 int tracker_poll(struct tracker *t);
 int tracker_follow_cpus(struct tracker *t);
 
-/* Takes a deferred sample (copies it); its row comes out of a later tracker_drain(), at the latest when its
- * table has not come within a second. */
-void tracker_defer(struct tracker *t, const struct abi_raw *raw);
+/* Takes a deferred sample with its kernel frames (copies both; a sampler_raw_fn); its row comes out of a later
+ * tracker_drain(), at the latest when its table has not come within a second. */
+void tracker_defer(void *tracker, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n_kernel);
 int tracker_drain(struct tracker *t, sample_row_fn row, void *ctx);
 
 /* Called once per drain after its rows were taken: frees what exited and is not referred to any more. */
