@@ -374,8 +374,7 @@ static size_t align_up(size_t n, size_t align)
         return (n + align - 1) & ~(align - 1);
 }
 
-/* NT_GNU_BUILD_ID (type 3 of owner "GNU") in a run of notes. */
-static uint32_t build_id_in(struct span notes, size_t align, uint8_t *ret, uint32_t max)
+uint32_t elf_notes_build_id(struct span notes, size_t align, uint8_t *ret, uint32_t max)
 {
         size_t at = 0;
 
@@ -423,7 +422,7 @@ uint32_t elf_image_build_id(struct elf_image *e, uint8_t *ret, uint32_t max)
 
                 if (s->header.sh_type != SHT_NOTE || !s->bytes.data || (s->header.sh_flags & SHF_COMPRESSED))
                         continue;
-                n = build_id_in(s->bytes, s->header.sh_addralign == 8 ? 8 : 4, ret, max);
+                n = elf_notes_build_id(s->bytes, s->header.sh_addralign == 8 ? 8 : 4, ret, max);
                 if (n > 0)
                         return n;
         }
@@ -432,8 +431,8 @@ uint32_t elf_image_build_id(struct elf_image *e, uint8_t *ret, uint32_t max)
 
                 if (p->type != PT_NOTE || !in_file(e, p->offset, p->filesz))
                         continue;
-                n = build_id_in((struct span){e->data + p->offset, p->filesz}, p->align == 8 ? 8 : 4, ret,
-                                max);
+                n = elf_notes_build_id((struct span){e->data + p->offset, p->filesz}, p->align == 8 ? 8 : 4,
+                                       ret, max);
                 if (n > 0)
                         return n;
         }

@@ -63,6 +63,8 @@ int elf_image_section_header(const struct elf_image *e, uint32_t index, struct e
 
 /* NT_GNU_BUILD_ID; its length, 0 when there is none. */
 uint32_t elf_image_build_id(struct elf_image *e, uint8_t *ret, uint32_t max);
+/* The same in a run of notes, aligned to 4 or 8. */
+uint32_t elf_notes_build_id(struct span notes, size_t align, uint8_t *ret, uint32_t max);
 
 /* The bytes at an ELF virtual address, through PT_LOAD; shorter than asked at the end of the segment's file
  * part, empty outside. */
