@@ -26,20 +26,20 @@
 
 /* How the walk of a user stack ended. */
 enum abi_walk {
-        ABI_WALK_NONE = 0,       /* no user stack: kernel thread, idle */
-        ABI_WALK_COMPLETE = 1,   /* reached the outermost frame */
-        ABI_WALK_FOLDED = 2,     /* complete, deeper than ABI_MAX_FRAMES: the middle is left out */
-        ABI_WALK_DEPTH = 3,      /* not complete after ABI_MAX_FRAMES frames */
-        ABI_WALK_NO_PROCESS = 4, /* mappings not known (yet) */
-        ABI_WALK_NO_MAPPING = 5, /* an address outside every mapping */
-        ABI_WALK_NO_TABLE = 6,   /* no unwind information, and no frame pointer */
-        ABI_WALK_UNSUPPORTED = 7,/* unwind information that the rules cannot express */
-        ABI_WALK_UNREADABLE = 8, /* stack memory not present */
-        ABI_WALK_BAD_STACK = 9,  /* a frame that goes down the stack, or loops */
-        ABI_WALK_FP_END = 10,    /* a frame-pointer chain that ended where it does not say so */
-        ABI_WALK_EXITED = 11,    /* the task has no memory map any more */
-        ABI_WALK_IN_EXEC = 12,   /* within execve: new memory, old registers */
-        ABI_WALK_COMPAT = 13,    /* 32-bit process, walked by frame pointer */
+        ABI_WALK_NONE = 0,          /* no user stack: kernel thread, idle */
+        ABI_WALK_COMPLETE = 1,      /* reached the outermost frame */
+        ABI_WALK_FOLDED = 2,        /* complete, deeper than ABI_MAX_FRAMES: the middle is left out */
+        ABI_WALK_DEPTH = 3,         /* not complete after ABI_MAX_FRAMES frames */
+        ABI_WALK_NO_PROCESS = 4,    /* mappings not known (yet) */
+        ABI_WALK_NO_MAPPING = 5,    /* an address outside every mapping */
+        ABI_WALK_NO_TABLE = 6,      /* no unwind information, and no frame pointer */
+        ABI_WALK_UNSUPPORTED = 7,   /* unwind information that the rules cannot express */
+        ABI_WALK_UNREADABLE = 8,    /* stack memory not present */
+        ABI_WALK_BAD_STACK = 9,     /* a frame that goes down the stack, or loops */
+        ABI_WALK_FP_END = 10,       /* a frame-pointer chain that ended where it does not say so */
+        ABI_WALK_EXITED = 11,       /* the task has no memory map any more */
+        ABI_WALK_IN_EXEC = 12,      /* within execve: new memory, old registers */
+        ABI_WALK_COMPAT = 13,       /* 32-bit process, walked by frame pointer */
         ABI_WALK_PAGE_MISSING = 14, /* this part of a large object's table is not loaded yet */
         ABI_WALK_MAX
 };
@@ -65,13 +65,38 @@ struct abi_count {
         uint64_t weight; /* sum of the periods: ns for time-like events, else events */
 };
 
-/* Header of a record in the `stacks` ring: a stack seen for the first time in this epoch. */
+/* A row of `counts`: entry (epoch * cpus + cpu) * rows_per_cpu + i, i < abi_cpu.rows[epoch]. Each CPU writes
+ * its own rows, so they need no lock and no atomic, also in NMI. Rows with equal keys may occur twice. */
+struct abi_row {
+        struct abi_key key;
+        struct abi_count count;
+};
+
+/* Per CPU: entry `cpu` of `cpus`. */
+struct abi_cpu {
+        uint64_t stat[16];               /* enum abi_stat */
+        uint64_t idle[ABI_MAX_EVENTS];   /* samples of the idle task, by event */
+        uint64_t weight[ABI_MAX_EVENTS]; /* written by the daemon: weight of each sample; 0: its period */
+        uint32_t rows[2];                /* rows in use, by epoch; the daemon resets those it has read */
+        uint32_t busy;                   /* a program is at work on this CPU */
+        uint32_t pad[29];
+};
+
+/* Header of a record in the `stacks` ring: a stack not (or no longer) remembered as sent in this epoch. The
+ * same stack may come twice. It comes before the first row that names it. */
 struct abi_stack {
         uint64_t hash;
         uint32_t epoch; /* low bit: which set of maps */
         uint16_t kind;  /* 0 user, 1 kernel */
         uint16_t n;     /* frames that follow, leaf first; kernel frames are addresses as perf gives them */
         uint64_t frame[];
+};
+
+/* User registers at the sample. `reg` by DWARF number: x86-64 rax rdx rcx rbx rsi rdi rbp rsp r8..r15,
+ * aarch64 x0..x15. */
+struct abi_registers {
+        uint64_t ip, sp, fp, lr; /* lr: aarch64 only */
+        uint64_t reg[16];
 };
 
 /* A record in the `raws` ring: a sample whose walk has to wait for a table, finished in user space. */
@@ -81,9 +106,9 @@ struct abi_raw {
         uint64_t weight;
         uint64_t time_ns; /* monotonic, to be compared with the mapping records */
         uint64_t stamp;   /* of the memory map, see abi_process */
-        uint64_t ip, sp, fp, lr, bx;
+        struct abi_registers registers;
         uint32_t epoch;
-        uint32_t len; /* bytes of stack that follow, from sp upwards */
+        uint32_t len; /* bytes of stack that follow, from registers.sp upwards */
         uint8_t stack[];
 };
 
@@ -92,13 +117,18 @@ struct abi_raw {
  *
  * The stamp is the kernel half's own: it identifies the memory map of a task from exec to exec, is the same
  * in a forked child, and does not change with mmap(). The daemon copies it from a deferred sample: a process
- * gets its list after its first sample was deferred (no entry, or one with another stamp: defer), so that the
- * many processes that are never sampled cost nothing, and a list is never taken for that of a later exec. A
- * task without an entry whose parent has one with the task's stamp was forked from it and uses that one. */
+ * gets its list after its first sample was deferred (no entry, or one with another stamp: defer), so that
+ * the many processes that are never sampled cost nothing, and a list is never taken for that of a later
+ * exec. A task without an entry whose parent has one with the task's stamp was forked from it and uses that
+ * one. */
 struct abi_process {
         uint64_t stamp;
         uint32_t first, n;
+        uint32_t flags; /* ABI_PROCESS_* */
+        uint32_t pad;
 };
+/* An address outside the list is no mapping: do not defer for it. */
+#define ABI_PROCESS_SETTLED 1
 
 struct abi_mapping {
         uint64_t start, end; /* addresses in the process */
@@ -109,14 +139,18 @@ struct abi_mapping {
         uint16_t object;     /* 0: anonymous or JIT code */
         uint16_t flags;      /* ABI_MAPPING_* */
 };
-#define ABI_MAPPING_FP       1 /* code that keeps frame pointers (JIT, Go): walk by them, end is complete */
-#define ABI_MAPPING_DEFER    2 /* a table is on its way: hand the sample to user space */
-#define ABI_MAPPING_GO       4 /* Go: a chain that ends at a stack switch is complete */
-#define ABI_MAPPING_VSYSCALL 8
+#define ABI_MAPPING_FP      1 /* code that keeps frame pointers (JIT, Go): walk by them, end is complete */
+#define ABI_MAPPING_DEFER   2 /* a table is on its way: hand the sample to user space */
+#define ABI_MAPPING_GO      4 /* Go: a chain that ends at a stack switch is complete */
+#define ABI_MAPPING_UPROBES 8 /* [uprobes]: copies of probed instructions, return trampolines */
 
-/* Entry of `pages`: where the rows of one page are. 0: not loaded, hand the sample to user space, which loads
- * it. A page without CFI has one row of UNWIND_NONE. Entries are set and zeroed while lists refer to them.
- *   63 loaded   48..40 shard   39..20 first row in the shard   19..0 rows */
+/* Tables live in `shards`: an array of maps, whose inner maps the daemon makes as BPF_MAP_TYPE_ARRAY,
+ * BPF_F_MMAPABLE, one entry of ABI_SHARD_ROWS rows of 4 bytes. Rows that no entry of `pages` refers to may
+ * be rewritten after a grace period (when no program is running that began before).
+ *
+ * Entry of `pages`: where the rows of one page are. 0: not loaded, hand the sample to user space, which
+ * loads it. A page without CFI has one row of UNWIND_NONE. Entries are set and zeroed while lists refer to
+ * them. 63 loaded   48..40 shard   39..20 first row in the shard   19..0 rows */
 #define ABI_SHARD_ROWS_LOG 18
 #define ABI_SHARD_ROWS     (1u << ABI_SHARD_ROWS_LOG) /* 1 MiB a shard */
 #define ABI_MAX_SHARDS     512
@@ -137,13 +171,12 @@ enum abi_stat {
         ABI_STAT_LOST_COUNTS_FULL = 3, /* no room for a new row */
         ABI_STAT_LOST_STACKS_FULL = 4, /* no room for a new stack */
         ABI_STAT_LOST_BUSY = 5,        /* a bucket or ring was locked by what this sample interrupted */
-        ABI_STAT_RAWS_FULL = 6, /* the ring of deferred samples was full: the sample is delivered, with the
-                                 * frames it had (not a loss of a sample; it is DELIVERED too) */
-        ABI_STAT_IDLE = 7,             /* ticks of the idle task, not samples */
-        ABI_STAT_NESTED = 8,           /* an event on top of another one of ours on this CPU: lost */
+        ABI_STAT_RAWS_FULL = 6,   /* the ring of deferred samples was full: the sample is delivered, with the
+                                   * frames it had (not a loss of a sample; it is DELIVERED too) */
+        ABI_STAT_IDLE = 7,        /* ticks of the idle task, not samples */
+        ABI_STAT_LOST_NESTED = 8, /* an event on top of another one of ours on this CPU */
         ABI_STAT_USER_FRAMES = 9,
         ABI_STAT_KERNEL_FRAMES = 10,
-        ABI_STAT_FILTERED = 11, /* not of the cgroup or process asked for */
         ABI_STAT_MAX = 16
 };
 

@@ -19,6 +19,7 @@ struct sampler_config {
         uint32_t n_events;         /* 1..ABI_MAX_EVENTS */
         uint32_t frequency;        /* Hz asked, per CPU and event */
         uint64_t memory;           /* bytes that all maps together may take */
+        uint32_t drain_ms;         /* sampler_drain() is called this often, which sizes the maps; 0: 1000 */
         bool threads;              /* keep samples by thread */
 };
 

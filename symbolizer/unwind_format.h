@@ -57,7 +57,8 @@ enum unwind_fp {
 };
 
 /* x86-64: the return address is at CFA - 8, always. `aux` of kinds SP, FP and BX is where the caller's rbx
- * is: 0 not changed, UNWIND_AUX_LOST not recoverable, else *(CFA + 8 * aux).
+ * is: 0 not changed, UNWIND_AUX_LOST not recoverable, else *(CFA + 8 * aux). PLT leaves it unchanged, after
+ * the other kinds it is taken as lost.
  * aarch64: `aux` is where the return address is: 0 in lr, UNWIND_AUX_BESIDE_FP at CFA + 8 * fp_offset + 8,
  * else *(CFA + 8 * aux). */
 struct unwind_rule {
