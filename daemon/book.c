@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/hash.h"
 #include "base/idtable.h"
 #include "base/log.h"
@@ -19,8 +20,8 @@ enum source_kind { SOURCE_OBJECT, SOURCE_KERNEL, SOURCE_JIT, SOURCE_NOTE };
 struct source {
         enum source_kind kind;
         struct object *object; /* SOURCE_OBJECT */
-        struct symobj *jit;    /* SOURCE_JIT; NULL: not asked for yet, or there is none */
-        bool jit_ready, jit_none;
+        struct symobj *jit;    /* SOURCE_JIT; NULL: not asked for, or there was none when asked */
+        bool jit_ready;
         uint32_t pid;
         uint64_t start_ns;
         uint32_t name;     /* string: the mapping's file */
@@ -79,19 +80,6 @@ struct jit_request {
         uint32_t source;
 };
 
-static int make_room(void *array, uint32_t *cap, uint32_t need, size_t size)
-{
-        if (need <= *cap)
-                return 0;
-        uint32_t bigger = MAX_OF(need, *cap ? *cap + *cap / 2 : 64);
-        void *p = realloc(*(void **)array, (size_t)bigger * size);
-        if (!p)
-                return -ENOMEM;
-        *(void **)array = p;
-        *cap = bigger;
-        return 0;
-}
-
 /* -- strings -- */
 
 static bool string_equal(const void *ctx, uint32_t id, const void *key)
@@ -119,8 +107,8 @@ int64_t book_string(struct book *b, const char *s)
                 return id;
         if (n > UINT32_MAX / 2 - b->n_text)
                 return -ENOMEM;
-        if (make_room(&b->text, &b->cap_text, b->n_text + (uint32_t)n, 1) < 0 ||
-            make_room(&b->string, &b->cap_strings, b->n_strings + 1, sizeof(*b->string)) < 0)
+        if (ARRAY_ROOM(b->text, b->cap_text, b->n_text + (uint64_t)n) < 0 ||
+            ARRAY_ROOM(b->string, b->cap_strings, b->n_strings + 1) < 0)
                 return -ENOMEM;
         id = b->n_strings;
         b->string[id] = b->n_text;
@@ -182,7 +170,7 @@ static int64_t find_source(struct book *b, const struct source *key)
 
         if (id != IDTABLE_NONE)
                 return id;
-        if (make_room(&b->source, &b->cap_sources, b->n_sources + 1, sizeof(*b->source)) < 0)
+        if (ARRAY_ROOM(b->source, b->cap_sources, b->n_sources + 1) < 0)
                 return -ENOMEM;
         id = b->n_sources;
         b->source[id] = *key;
@@ -227,7 +215,7 @@ static int64_t find_location(struct book *b, uint32_t source, uint64_t address, 
         if (id != IDTABLE_NONE)
                 return id;
         if (b->n_locations >= MAX_LOCATIONS ||
-            make_room(&b->location, &b->cap_locations, b->n_locations + 1, sizeof(*b->location)) < 0)
+            ARRAY_ROOM(b->location, b->cap_locations, b->n_locations + 1) < 0)
                 return -ENOMEM;
         id = b->n_locations;
         b->location[id] = key;
@@ -259,7 +247,7 @@ static int add_frame(struct book *b, uint32_t location, const struct sym_frame *
         struct location *l = &b->location[location];
 
         if (function < 0 || linkage < 0 || file < 0 ||
-            make_room(&b->frame, &b->cap_frames, b->n_frames + 1, sizeof(*b->frame)) < 0)
+            ARRAY_ROOM(b->frame, b->cap_frames, b->n_frames + 1) < 0)
                 return -ENOMEM;
         if (l->n_frames == 0)
                 l->first_frame = b->n_frames;
@@ -278,7 +266,7 @@ static int wait_for_name(struct book *b, uint32_t source, uint32_t location)
 {
         struct source *s = &b->source[source];
 
-        if (make_room(&s->waiting, &s->cap_waiting, s->n_waiting + 1, sizeof(*s->waiting)) < 0)
+        if (ARRAY_ROOM(s->waiting, s->cap_waiting, s->n_waiting + 1) < 0)
                 return -ENOMEM;
         s->waiting[s->n_waiting++] = location;
         return 0;
@@ -412,13 +400,12 @@ static void on_jit(void *ctx, int err, struct symobj *obj, const struct sym_info
         struct jit_request *r = ctx;
         struct source *s = &r->book->source[r->source];
 
-        if (err < 0)
-                s->jit_none = true;
-        else
-                s->jit_ready = true;
-        if (s->jit_none)
+        s->jit_ready = err >= 0;
+        if (err < 0) {
+                /* A runtime may begin its map later: the next new address asks again. */
+                symobj_close(r->book->symbols, TAKE_PTR(s->jit));
                 give_up(r->book, s);
-        else if (ask(r->book, r->source, s->jit) < 0)
+        } else if (ask(r->book, r->source, s->jit) < 0)
                 give_up(r->book, s);
         book_unref(r->book);
         free(r);
@@ -430,10 +417,6 @@ static int ask_jit(struct book *b, uint32_t source)
 
         if (s->jit_ready)
                 return ask(b, source, s->jit);
-        if (s->jit_none) {
-                give_up(b, s);
-                return 0;
-        }
         if (s->jit)
                 return 0; /* the answer will come */
         const struct process *p = tracker_process(b->tracker, s->pid, s->start_ns);
@@ -445,7 +428,6 @@ static int ask_jit(struct book *b, uint32_t source)
         if (!jit) {
                 book_unref(b);
                 free(r);
-                s->jit_none = true;
                 give_up(b, s);
                 return 0;
         }

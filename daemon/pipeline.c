@@ -1,0 +1,379 @@
+#include "daemon/pipeline.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "daemon/labels.h"
+#include "daemon/window.h"
+
+#define SETTLE_WINDOW_NS     (10 * NSEC_PER_SEC)
+#define SETTLE_COLLECTION_NS (1500 * NSEC_PER_MSEC) /* collectors wait 3 s over what they asked for */
+#define SETTLE_LEAST_NS      (200 * NSEC_PER_MSEC)  /* deferred samples wait for tables */
+#define TICK_MS              50
+#define FOLLOW_TICK_MS       20
+#define MAX_GATHERINGS       256
+
+/* A stretch of samples: the current window, one that settles, or a collection. */
+struct gathering {
+        struct gathering *next;
+        struct window *window;
+        struct api_request *request; /* NULL: a window of the store */
+        struct api_collect what;     /* of a collection */
+        uint64_t start_real_ns, start_ns, end_ns; /* end 0: not known yet */
+        uint64_t stop_ns; /* settling: when it ended; 0: still gathering */
+};
+
+struct pipeline {
+        struct pipeline_parts parts;
+        pipeline_done_fn done;
+        void *ctx;
+        struct labels *labels;
+        struct book *book;
+        struct gathering *current;    /* the window */
+        struct gathering *gatherings; /* the rest */
+        uint32_t n_gatherings;
+        bool deferred_only; /* rows are of deferred samples: settling gatherings take them too */
+        struct pipeline_stats stats;
+};
+
+static struct gathering *gathering_free(struct gathering *g)
+{
+        if (g)
+                window_free(g->window);
+        free(g);
+        return NULL;
+}
+
+static int gathering_new(struct pipeline *p, struct gathering **ret)
+{
+        struct gathering *g = calloc(1, sizeof(*g));
+
+        if (!g)
+                return -ENOMEM;
+        int r = window_new(&g->window, p->book, p->parts.sampler);
+        if (r < 0) {
+                free(g);
+                return r;
+        }
+        g->start_real_ns = now_realtime_ns();
+        g->start_ns = now_monotonic_ns();
+        *ret = g;
+        return 0;
+}
+
+/* -- rows -- */
+
+static bool wants(struct pipeline *p, const struct gathering *g, const struct sample_row *row)
+{
+        if (g->stop_ns && !p->deferred_only)
+                return false;
+        if (!g->request)
+                return true;
+        if (!g->what.peer.all && row->key->uid != g->what.peer.uid)
+                return false;
+        if (g->what.selection.pid >= 0 && row->key->tgid != (uint64_t)g->what.selection.pid)
+                return false;
+        if (!g->what.follow_pid)
+                return true;
+        const struct process *process = tracker_process(p->parts.tracker, row->key->tgid, row->key->start_ns);
+        return process && process->followed;
+}
+
+static int on_row(void *ctx, const struct sample_row *row)
+{
+        struct pipeline *p = ctx;
+        const struct process_labels *labels = labels_of(p->labels, row->key);
+
+        p->stats.rows++;
+        p->stats.samples += row->samples;
+        if (!labels || window_add(p->current->window, row, labels) < 0) {
+                p->stats.lost_memory += row->samples;
+                return 0;
+        }
+        for (struct gathering *g = p->gatherings; g; g = g->next)
+                if (wants(p, g, row) && window_add(g->window, row, labels) < 0)
+                        g->what.duration_ns = 1; /* out of memory: end it early, with what it has */
+        return 0;
+}
+
+static void on_raw(void *ctx, const struct abi_raw *raw)
+{
+        struct pipeline *p = ctx;
+
+        tracker_defer(p->parts.tracker, raw);
+}
+
+static int take_deferred(struct pipeline *p)
+{
+        p->deferred_only = true;
+        int r = tracker_drain(p->parts.tracker, on_row, p);
+        p->deferred_only = false;
+        return r;
+}
+
+int pipeline_drain(struct pipeline *p)
+{
+        int r;
+
+        if (p->parts.kernel) {
+                r = kernel_symbols_refresh(p->parts.kernel);
+                if (r < 0)
+                        log_warning("cannot read the kernel's symbols again: %s", strerror(-r));
+        }
+        r = tracker_poll(p->parts.tracker);
+        if (r < 0)
+                return r;
+        r = sampler_drain(p->parts.sampler, on_row, on_raw, p);
+        if (r < 0)
+                return r;
+        r = take_deferred(p);
+        if (r < 0)
+                return r;
+        tracker_drained(p->parts.tracker);
+        labels_drained(p->labels);
+        return book_request_names(p->book);
+}
+
+/* -- windows -- */
+
+/* A book that has grown over its share is left to those that still use it. */
+static int renew_book(struct pipeline *p)
+{
+        struct book *book;
+
+        if (book_memory(p->book) <= p->parts.memory)
+                return 0;
+        int r = book_new(&book, p->parts.tracker, p->parts.symbols, p->parts.kernel);
+        if (r < 0)
+                return r;
+        book_unref(p->book);
+        p->book = book;
+        return 0;
+}
+
+int pipeline_end_window(struct pipeline *p)
+{
+        struct gathering *next;
+
+        int r = renew_book(p);
+        if (r >= 0)
+                r = gathering_new(p, &next);
+        if (r < 0)
+                return r;
+        p->current->stop_ns = next->start_ns;
+        p->current->end_ns = next->start_ns;
+        p->current->next = p->gatherings;
+        p->gatherings = p->current;
+        p->current = next;
+        return 0;
+}
+
+uint64_t pipeline_window_start_ns(const struct pipeline *p)
+{
+        return p->current->start_real_ns;
+}
+
+uint64_t pipeline_window_age_ns(const struct pipeline *p)
+{
+        return now_monotonic_ns() - p->current->start_ns;
+}
+
+/* -- collections -- */
+
+int pipeline_collect(struct pipeline *p, struct api_request *request, const struct api_collect *what)
+{
+        struct gathering *g;
+
+        if (p->n_gatherings >= MAX_GATHERINGS)
+                return -EBUSY;
+        int r = pipeline_drain(p);
+        if (r >= 0 && what->follow_pid)
+                r = tracker_follow(p->parts.tracker, what->follow_pid);
+        if (r >= 0)
+                r = gathering_new(p, &g);
+        if (r < 0)
+                return r;
+        g->request = request;
+        g->what = *what;
+        g->end_ns = what->duration_ns ? g->start_ns + what->duration_ns : 0;
+        g->next = p->gatherings;
+        p->gatherings = g;
+        p->n_gatherings++;
+        return 0;
+}
+
+void pipeline_cancel(struct pipeline *p, struct api_request *request)
+{
+        for (struct gathering **at = &p->gatherings; *at; at = &(*at)->next) {
+                struct gathering *g = *at;
+                if (g->request != request)
+                        continue;
+                *at = g->next;
+                p->n_gatherings--;
+                gathering_free(g);
+                return;
+        }
+}
+
+static bool is_due(struct pipeline *p, const struct gathering *g, uint64_t now)
+{
+        if (g->stop_ns)
+                return false;
+        if (g->end_ns)
+                return now >= g->end_ns;
+        if (g->what.duration_ns) /* cut short */
+                return true;
+        const struct process *root = tracker_process(p->parts.tracker, g->what.follow_pid, 0);
+        return !root || root->exited;
+}
+
+static bool is_settled(struct pipeline *p, const struct gathering *g, uint64_t now)
+{
+        if (!g->stop_ns)
+                return false;
+        uint64_t waited = now - g->stop_ns, most = g->request ? SETTLE_COLLECTION_NS : SETTLE_WINDOW_NS;
+
+        return waited >= most || (waited >= SETTLE_LEAST_NS && book_unnamed(window_book(g->window)) == 0);
+}
+
+static void hand_over(struct pipeline *p, struct gathering *g)
+{
+        const struct window_totals *totals = window_totals(g->window);
+        struct profile *profile = NULL;
+        uint64_t samples = 0;
+
+        for (int i = 0; i < ABI_MAX_EVENTS; i++)
+                samples += totals->samples[i];
+        int r = window_profile(g->window, &profile);
+        if (g->request)
+                p->n_gatherings--;
+        p->done(p->ctx, g->request, profile, r, g->start_real_ns, g->stop_ns - g->start_ns, samples);
+        gathering_free(g);
+}
+
+/* Takes off the list what is settled, oldest (last in the list) first. */
+static void hand_over_settled(struct pipeline *p, uint64_t now)
+{
+        struct gathering *ready = NULL;
+
+        for (struct gathering **at = &p->gatherings; *at;) {
+                struct gathering *g = *at;
+                if (is_settled(p, g, now)) {
+                        *at = g->next;
+                        g->next = ready;
+                        ready = g;
+                } else
+                        at = &g->next;
+        }
+        while (ready) {
+                struct gathering *g = ready;
+                ready = g->next;
+                hand_over(p, g);
+        }
+}
+
+int pipeline_tick(struct pipeline *p)
+{
+        uint64_t now = now_monotonic_ns();
+        bool due = false, settling = false, following = false;
+        uint64_t soonest = UINT64_MAX;
+
+        for (struct gathering *g = p->gatherings; g; g = g->next) {
+                following |= !g->stop_ns && !g->end_ns;
+                settling |= g->stop_ns != 0;
+        }
+        if (following)
+                tracker_poll(p->parts.tracker);
+        for (struct gathering *g = p->gatherings; g; g = g->next)
+                due |= is_due(p, g, now);
+        if (due && pipeline_drain(p) < 0)
+                log_error("cannot drain the samples of a collection that ended");
+        if (due) {
+                now = now_monotonic_ns();
+                for (struct gathering *g = p->gatherings; g; g = g->next)
+                        if (is_due(p, g, now)) {
+                                g->stop_ns = now;
+                                settling = true;
+                        }
+        }
+        if (settling) {
+                take_deferred(p);
+                book_request_names(p->book);
+                hand_over_settled(p, now);
+        }
+        for (struct gathering *g = p->gatherings; g; g = g->next)
+                if (g->stop_ns)
+                        return TICK_MS;
+                else if (!g->end_ns)
+                        soonest = MIN_OF(soonest, FOLLOW_TICK_MS * NSEC_PER_MSEC);
+                else
+                        soonest = MIN_OF(soonest, g->end_ns > now ? g->end_ns - now : 0);
+        return soonest == UINT64_MAX ? -1 : (int)(soonest / NSEC_PER_MSEC) + 1;
+}
+
+void pipeline_flush(struct pipeline *p, int timeout_ms)
+{
+        uint64_t deadline = now_monotonic_ns() + (uint64_t)timeout_ms * NSEC_PER_MSEC;
+
+        take_deferred(p);
+        book_request_names(p->book);
+        while (now_monotonic_ns() < deadline && book_unnamed(p->book) > 0) {
+                if (symclient_wait(p->parts.symbols, TICK_MS) < 0)
+                        continue;
+                take_deferred(p);
+                book_request_names(p->book);
+                if (tracker_poll(p->parts.tracker) < 0)
+                        break;
+        }
+        hand_over_settled(p, UINT64_MAX);
+}
+
+void pipeline_stats(const struct pipeline *p, struct pipeline_stats *ret)
+{
+        *ret = p->stats;
+        ret->collections = p->n_gatherings;
+        ret->memory = book_memory(p->book) + window_memory(p->current->window);
+        for (const struct gathering *g = p->gatherings; g; g = g->next)
+                ret->memory += window_memory(g->window);
+}
+
+int pipeline_new(struct pipeline **ret, const struct pipeline_parts *parts, pipeline_done_fn done, void *ctx)
+{
+        struct pipeline *p = calloc(1, sizeof(*p));
+        int r;
+
+        if (!p)
+                return -ENOMEM;
+        *p = (struct pipeline){ .parts = *parts, .done = done, .ctx = ctx };
+        r = labels_new(&p->labels, parts->tracker);
+        if (r >= 0)
+                r = book_new(&p->book, parts->tracker, parts->symbols, parts->kernel);
+        if (r >= 0)
+                r = gathering_new(p, &p->current);
+        if (r < 0) {
+                pipeline_free(p);
+                return r;
+        }
+        *ret = p;
+        return 0;
+}
+
+struct pipeline *pipeline_free(struct pipeline *p)
+{
+        if (!p)
+                return NULL;
+        while (p->gatherings) {
+                struct gathering *g = p->gatherings;
+                p->gatherings = g->next;
+                gathering_free(g);
+        }
+        gathering_free(p->current);
+        labels_free(p->labels);
+        book_unref(p->book);
+        free(p);
+        return NULL;
+}

@@ -1,0 +1,63 @@
+/* From drained rows to named profiles: the current window, the windows that wait for their last names, and the
+ * live collections.
+ *
+ * A window or collection that has ended is "settling" until the names it asked for have come and deferred
+ * samples are in, or its time is up; then its profile is handed over. */
+#ifndef DAEMON_PIPELINE_H
+#define DAEMON_PIPELINE_H
+
+#include <stdint.h>
+
+#include "daemon/api.h"
+#include "daemon/sampler.h"
+#include "daemon/tracker.h"
+#include "symbolizer/client.h"
+#include "symbolizer/kernel.h"
+
+struct pipeline;
+
+struct pipeline_parts { /* borrowed; they outlive the pipeline */
+        struct sampler *sampler;
+        struct tracker *tracker;
+        struct symclient *symbols;
+        struct kernel_symbols *kernel; /* NULL: no kernel names */
+        uint64_t memory;               /* bytes that one book may take */
+};
+
+/* A finished window (request NULL) or collection. start_ns is wall-clock time, duration by the monotonic clock.
+ * Takes over the profile, which has no time and no ledger but the window's own comments yet; NULL with -errno
+ * when it could not be made. */
+typedef void (*pipeline_done_fn)(void *ctx, struct api_request *request, struct profile *p, int err,
+                                 uint64_t start_ns, uint64_t duration_ns, uint64_t samples);
+
+int pipeline_new(struct pipeline **ret, const struct pipeline_parts *parts, pipeline_done_fn done, void *ctx);
+struct pipeline *pipeline_free(struct pipeline *p);
+
+/* Takes what the kernel has counted, into the window and all collections. */
+int pipeline_drain(struct pipeline *p);
+
+/* Ends the window at the last drain and begins the next. */
+int pipeline_end_window(struct pipeline *p);
+uint64_t pipeline_window_start_ns(const struct pipeline *p);  /* wall clock */
+uint64_t pipeline_window_age_ns(const struct pipeline *p);    /* monotonic */
+
+/* Begins a collection; its samples are those after a drain of now. */
+int pipeline_collect(struct pipeline *p, struct api_request *request, const struct api_collect *what);
+void pipeline_cancel(struct pipeline *p, struct api_request *request);
+
+/* Hands over what has settled and ends collections that are due. Returns in how many ms to call it again,
+ * -1: not before the next drain. */
+int pipeline_tick(struct pipeline *p);
+
+/* Waits for what is settling, then hands it over: before the end. */
+void pipeline_flush(struct pipeline *p, int timeout_ms);
+
+struct pipeline_stats {
+        uint64_t rows, samples;
+        uint64_t lost_memory; /* samples: no memory for their rows */
+        uint32_t collections;
+        uint64_t memory;
+};
+void pipeline_stats(const struct pipeline *p, struct pipeline_stats *ret);
+
+#endif
