@@ -97,7 +97,7 @@ char *buf_take(struct buf *b)
                 return NULL;
         }
         char *p = b->data;
-        *b = (struct buf){ .limit = b->limit };
+        *b = (struct buf){.limit = b->limit};
         return p;
 }
 
@@ -112,5 +112,5 @@ void buf_clear(struct buf *b)
 void buf_free(struct buf *b)
 {
         free(b->data);
-        *b = (struct buf){ .limit = b->limit };
+        *b = (struct buf){.limit = b->limit};
 }

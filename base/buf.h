@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct buf {
-        char *data;  /* owned; NULL while empty */
+        char *data; /* owned; NULL while empty */
         size_t len;
         size_t cap;
         size_t limit; /* most bytes it may hold; 0: no limit */

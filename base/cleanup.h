@@ -35,32 +35,32 @@ static inline void cleanup_fclose(FILE **f)
 #define _cleanup_fclose_ _cleanup_(cleanup_fclose)
 
 /* Makes `name_cleanup`, to be used as _cleanup_(name_cleanup), of a `void name(type *)`. */
-#define DEFINE_CLEANUP(type, name)                                                                           \
-        static inline void name##_cleanup(type **p)                                                          \
-        {                                                                                                    \
-                if (*p)                                                                                      \
-                        name(*p);                                                                            \
-        }                                                                                                    \
+#define DEFINE_CLEANUP(type, name)                  \
+        static inline void name##_cleanup(type **p) \
+        {                                           \
+                if (*p)                             \
+                        name(*p);                   \
+        }                                           \
         struct base_cleanup_semicolon
 
-#define TAKE_PTR(p)                                                                                          \
-        ({                                                                                                   \
-                __auto_type _taken = (p);                                                                    \
-                (p) = NULL;                                                                                  \
-                _taken;                                                                                      \
+#define TAKE_PTR(p)                       \
+        ({                                \
+                __auto_type _taken = (p); \
+                (p) = NULL;               \
+                _taken;                   \
         })
 
-#define TAKE_FD(fd)                                                                                          \
-        ({                                                                                                   \
-                int _taken = (fd);                                                                           \
-                (fd) = -1;                                                                                   \
-                _taken;                                                                                      \
+#define TAKE_FD(fd)                \
+        ({                         \
+                int _taken = (fd); \
+                (fd) = -1;         \
+                _taken;            \
         })
 
-#define ARRAY_SIZE(a)   (sizeof(a) / sizeof((a)[0]))
-#define MIN_OF(a, b)    ((a) < (b) ? (a) : (b))
-#define MAX_OF(a, b)    ((a) > (b) ? (a) : (b))
-#define NSEC_PER_SEC    1000000000ull
-#define NSEC_PER_MSEC   1000000ull
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define MIN_OF(a, b)  ((a) < (b) ? (a) : (b))
+#define MAX_OF(a, b)  ((a) > (b) ? (a) : (b))
+#define NSEC_PER_SEC  1000000000ull
+#define NSEC_PER_MSEC 1000000ull
 
 #endif

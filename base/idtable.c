@@ -29,7 +29,7 @@ static void put(struct idtable *t, uint64_t hash, uint32_t id)
 
         while (t->slot[i].id != IDTABLE_NONE)
                 i = (i + 1) & t->mask;
-        t->slot[i] = (struct idtable_slot){ .hash = upper(hash), .id = id };
+        t->slot[i] = (struct idtable_slot){.hash = upper(hash), .id = id};
 }
 
 static int grow(struct idtable *t, idtable_hash_fn hash_of, const void *ctx)
@@ -38,7 +38,7 @@ static int grow(struct idtable *t, idtable_hash_fn hash_of, const void *ctx)
 
         if (slots > UINT32_MAX / 4)
                 return -ENOMEM;
-        struct idtable bigger = { .slot = malloc(slots * sizeof(*t->slot)), .n = t->n, .mask = slots - 1 };
+        struct idtable bigger = {.slot = malloc(slots * sizeof(*t->slot)), .n = t->n, .mask = slots - 1};
         if (!bigger.slot)
                 return -ENOMEM;
         memset(bigger.slot, 0xff, slots * sizeof(*t->slot));
@@ -90,5 +90,5 @@ void idtable_clear(struct idtable *t)
 void idtable_free(struct idtable *t)
 {
         free(t->slot);
-        *t = (struct idtable){ 0 };
+        *t = (struct idtable){0};
 }

@@ -80,7 +80,7 @@ int read_file(const char *path, size_t max, struct buf *b)
 
 int read_file_i64(const char *path, int64_t *ret)
 {
-        _cleanup_buf_ struct buf b = { 0 };
+        _cleanup_buf_ struct buf b = {0};
         char *end;
 
         int r = read_file(path, 64, &b);

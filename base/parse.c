@@ -16,37 +16,37 @@ static const struct {
         const char *name;
         uint64_t ns;
 } duration_units[] = {
-        { "ns", 1 },
-        { "nsec", 1 },
-        { "us", 1000 },
-        { "usec", 1000 },
-        { "ms", NSEC_PER_MSEC },
-        { "msec", NSEC_PER_MSEC },
-        { "", NSEC_PER_SEC },
-        { "s", NSEC_PER_SEC },
-        { "sec", NSEC_PER_SEC },
-        { "second", NSEC_PER_SEC },
-        { "seconds", NSEC_PER_SEC },
-        { "m", 60 * NSEC_PER_SEC },
-        { "min", 60 * NSEC_PER_SEC },
-        { "minute", 60 * NSEC_PER_SEC },
-        { "minutes", 60 * NSEC_PER_SEC },
-        { "h", 3600 * NSEC_PER_SEC },
-        { "hr", 3600 * NSEC_PER_SEC },
-        { "hour", 3600 * NSEC_PER_SEC },
-        { "hours", 3600 * NSEC_PER_SEC },
-        { "d", 86400 * NSEC_PER_SEC },
-        { "day", 86400 * NSEC_PER_SEC },
-        { "days", 86400 * NSEC_PER_SEC },
-        { "w", 7 * 86400 * NSEC_PER_SEC },
-        { "week", 7 * 86400 * NSEC_PER_SEC },
-        { "weeks", 7 * 86400 * NSEC_PER_SEC },
-        { "M", 2629800 * NSEC_PER_SEC },
-        { "month", 2629800 * NSEC_PER_SEC },
-        { "months", 2629800 * NSEC_PER_SEC },
-        { "y", 31557600 * NSEC_PER_SEC },
-        { "year", 31557600 * NSEC_PER_SEC },
-        { "years", 31557600 * NSEC_PER_SEC },
+                {"ns", 1},
+                {"nsec", 1},
+                {"us", 1000},
+                {"usec", 1000},
+                {"ms", NSEC_PER_MSEC},
+                {"msec", NSEC_PER_MSEC},
+                {"", NSEC_PER_SEC},
+                {"s", NSEC_PER_SEC},
+                {"sec", NSEC_PER_SEC},
+                {"second", NSEC_PER_SEC},
+                {"seconds", NSEC_PER_SEC},
+                {"m", 60 * NSEC_PER_SEC},
+                {"min", 60 * NSEC_PER_SEC},
+                {"minute", 60 * NSEC_PER_SEC},
+                {"minutes", 60 * NSEC_PER_SEC},
+                {"h", 3600 * NSEC_PER_SEC},
+                {"hr", 3600 * NSEC_PER_SEC},
+                {"hour", 3600 * NSEC_PER_SEC},
+                {"hours", 3600 * NSEC_PER_SEC},
+                {"d", 86400 * NSEC_PER_SEC},
+                {"day", 86400 * NSEC_PER_SEC},
+                {"days", 86400 * NSEC_PER_SEC},
+                {"w", 7 * 86400 * NSEC_PER_SEC},
+                {"week", 7 * 86400 * NSEC_PER_SEC},
+                {"weeks", 7 * 86400 * NSEC_PER_SEC},
+                {"M", 2629800 * NSEC_PER_SEC},
+                {"month", 2629800 * NSEC_PER_SEC},
+                {"months", 2629800 * NSEC_PER_SEC},
+                {"y", 31557600 * NSEC_PER_SEC},
+                {"year", 31557600 * NSEC_PER_SEC},
+                {"years", 31557600 * NSEC_PER_SEC},
 };
 
 static const char *skip_space(const char *s)
@@ -161,8 +161,8 @@ int parse_percent(const char *s, uint32_t *ret_ppm)
 
 int parse_bool(const char *s)
 {
-        static const char *const yes[] = { "yes", "true", "1", "on", "y", "t" };
-        static const char *const no[] = { "no", "false", "0", "off", "n", "f" };
+        static const char *const yes[] = {"yes", "true", "1", "on", "y", "t"};
+        static const char *const no[] = {"no", "false", "0", "off", "n", "f"};
 
         for (size_t i = 0; i < ARRAY_SIZE(yes); i++)
                 if (!strcasecmp(s, yes[i]))

@@ -207,7 +207,7 @@ static uint64_t location_hash(const void *ctx, uint32_t id)
 /* Finds or adds; `*added` tells which. */
 static int64_t find_location(struct book *b, uint32_t source, uint64_t address, bool *added)
 {
-        struct location key = { .address = address, .source = source };
+        struct location key = {.address = address, .source = source};
         uint64_t hash = location_key_hash(source, address);
         uint32_t id = idtable_find(&b->locations, hash, location_equal, b, &key);
 
@@ -252,11 +252,11 @@ static int add_frame(struct book *b, uint32_t location, const struct sym_frame *
         if (l->n_frames == 0)
                 l->first_frame = b->n_frames;
         b->frame[b->n_frames++] = (struct frame){
-                .function = (uint32_t)function,
-                .linkage = (uint32_t)linkage,
-                .file = (uint32_t)file,
-                .line = f->line,
-                .function_line = f->function_line,
+                        .function = (uint32_t)function,
+                        .linkage = (uint32_t)linkage,
+                        .file = (uint32_t)file,
+                        .line = f->line,
+                        .function_line = f->function_line,
         };
         l->n_frames++;
         return 0;
@@ -275,7 +275,7 @@ static int wait_for_name(struct book *b, uint32_t source, uint32_t location)
 int64_t book_user_frame(struct book *b, const struct abi_key *key, uint64_t frame)
 {
         uint32_t object_id = ABI_FRAME_OBJECT(frame);
-        struct source s = { 0 };
+        struct source s = {0};
         bool added;
 
         if (frame == ABI_FRAME_FOLDED)
@@ -301,19 +301,19 @@ int64_t book_user_frame(struct book *b, const struct abi_key *key, uint64_t fram
 
 int64_t book_kernel_address(struct book *b, uint64_t address)
 {
-        struct kernel_symbol symbol = { .module = "[kernel.kallsyms]" };
+        struct kernel_symbol symbol = {.module = "[kernel.kallsyms]"};
         bool known = b->kernel && kernel_symbols_find(b->kernel, address, &symbol), added;
         int64_t name = book_string(b, symbol.module);
 
         if (name < 0)
                 return name;
-        int64_t source = find_source(b, &(struct source){ .kind = SOURCE_KERNEL, .name = (uint32_t)name });
+        int64_t source = find_source(b, &(struct source){.kind = SOURCE_KERNEL, .name = (uint32_t)name});
         if (source < 0)
                 return source;
         int64_t id = find_location(b, (uint32_t)source, address, &added);
         if (id < 0 || !added)
                 return id;
-        if (known && add_frame(b, (uint32_t)id, &(struct sym_frame){ .function = symbol.name }) < 0)
+        if (known && add_frame(b, (uint32_t)id, &(struct sym_frame){.function = symbol.name}) < 0)
                 return -ENOMEM;
         set_named(b, (uint32_t)id);
         return id;
@@ -326,13 +326,13 @@ int64_t book_note(struct book *b, const char *text)
 
         if (name < 0)
                 return name;
-        int64_t source = find_source(b, &(struct source){ .kind = SOURCE_NOTE, .name = (uint32_t)name });
+        int64_t source = find_source(b, &(struct source){.kind = SOURCE_NOTE, .name = (uint32_t)name});
         if (source < 0)
                 return source;
         int64_t id = find_location(b, (uint32_t)source, 0, &added);
         if (id < 0 || !added)
                 return id;
-        if (add_frame(b, (uint32_t)id, &(struct sym_frame){ .function = text }) < 0)
+        if (add_frame(b, (uint32_t)id, &(struct sym_frame){.function = text}) < 0)
                 return -ENOMEM;
         set_named(b, (uint32_t)id);
         return id;
@@ -423,7 +423,7 @@ static int ask_jit(struct book *b, uint32_t source)
         struct jit_request *r = malloc(sizeof(*r));
         if (!r)
                 return -ENOMEM;
-        *r = (struct jit_request){ .book = book_ref(b), .source = source };
+        *r = (struct jit_request){.book = book_ref(b), .source = source};
         struct symobj *jit = symclient_open_jit(b->symbols, s->pid, p ? p->ns_pid : 0, on_jit, r);
         if (!jit) {
                 book_unref(b);
@@ -477,15 +477,15 @@ static int64_t export_object_mapping(const struct object *o, struct profile *p)
         if (file < 0 || build_id < 0)
                 return -ENOMEM;
         return profile_mapping(p, &(struct profile_mapping){
-                                          .start = o->text_start,
-                                          .limit = o->text_end,
-                                          .offset = o->text_offset,
-                                          .file = (uint32_t)file,
-                                          .build_id = (uint32_t)build_id,
-                                          .has_functions = true,
-                                          .has_filenames = true,
-                                          .has_lines = true,
-                                          .has_inline = true,
+                                                  .start = o->text_start,
+                                                  .limit = o->text_end,
+                                                  .offset = o->text_offset,
+                                                  .file = (uint32_t)file,
+                                                  .build_id = (uint32_t)build_id,
+                                                  .has_functions = true,
+                                                  .has_filenames = true,
+                                                  .has_lines = true,
+                                                  .has_inline = true,
                                   });
 }
 
@@ -495,7 +495,7 @@ static int64_t export_named_mapping(const char *name, struct profile *p)
 
         if (file < 0)
                 return file;
-        return profile_mapping(p, &(struct profile_mapping){ .file = (uint32_t)file, .has_functions = true });
+        return profile_mapping(p, &(struct profile_mapping){.file = (uint32_t)file, .has_functions = true});
 }
 
 static int64_t export_function(struct profile *p, const char *name, const char *linkage, const char *file,
@@ -506,10 +506,10 @@ static int64_t export_function(struct profile *p, const char *name, const char *
 
         if (n < 0 || l < 0 || f < 0)
                 return -ENOMEM;
-        return profile_function(p, &(struct profile_function){ .name = (uint32_t)n,
-                                                               .system_name = (uint32_t)l,
-                                                               .file = (uint32_t)f,
-                                                               .start_line = line });
+        return profile_function(p, &(struct profile_function){.name = (uint32_t)n,
+                                                              .system_name = (uint32_t)l,
+                                                              .file = (uint32_t)f,
+                                                              .start_line = line});
 }
 
 /* What has no name is shown as object+0xoffset, in every reader. */
@@ -523,7 +523,7 @@ static int64_t export_unnamed(struct book *b, const struct location *l, int64_t 
         if (function < 0)
                 return function;
         return profile_location(p, (uint32_t)mapping, l->address,
-                                &(struct profile_line){ .function = (uint32_t)function }, 1);
+                                &(struct profile_line){.function = (uint32_t)function}, 1);
 }
 
 static int64_t export_chain(struct book *b, const struct location *l, int64_t mapping, uint64_t address,
@@ -538,7 +538,7 @@ static int64_t export_chain(struct book *b, const struct location *l, int64_t ma
                                                    book_text(b, f->file), f->function_line);
                 if (function < 0)
                         return function;
-                line[i] = (struct profile_line){ .function = (uint32_t)function, .line = f->line };
+                line[i] = (struct profile_line){.function = (uint32_t)function, .line = f->line};
         }
         return profile_location(p, (uint32_t)mapping, address, line, n);
 }
@@ -582,8 +582,8 @@ int64_t book_export(struct book *b, uint32_t location, struct profile *p, bool *
                 return mapping;
         if (*unknown)
                 return export_unnamed(b, l, mapping, name, l->address - start, p);
-        return export_chain(b, l, mapping, s->kind == SOURCE_KERNEL ? kernel_offset(b, l->address) : l->address,
-                            p);
+        return export_chain(b, l, mapping,
+                            s->kind == SOURCE_KERNEL ? kernel_offset(b, l->address) : l->address, p);
 }
 
 const struct object *book_object(const struct book *b, uint32_t location)
@@ -607,7 +607,7 @@ int book_new(struct book **ret, struct tracker *tracker, struct symclient *symbo
 
         if (!b)
                 return -ENOMEM;
-        *b = (struct book){ .refs = 1, .tracker = tracker, .symbols = symbols, .kernel = kernel };
+        *b = (struct book){.refs = 1, .tracker = tracker, .symbols = symbols, .kernel = kernel};
         if (book_string(b, "") < 0) {
                 book_unref(b);
                 return -ENOMEM;

@@ -2,8 +2,8 @@
  * symbolizer has answered.
  *
  * Windows and collections hold stacks as location ids of one book; equal code is one location whatever the
- * process. A book only grows; when it is over its size the manager begins a new one with the next window, and
- * the old one goes with its last user. Reference-counted: outstanding requests hold a reference too. */
+ * process. A book only grows; when it is over its size the manager begins a new one with the next window,
+ * and the old one goes with its last user. Reference-counted: outstanding requests hold a reference too. */
 #ifndef DAEMON_BOOK_H
 #define DAEMON_BOOK_H
 

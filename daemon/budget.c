@@ -2,12 +2,13 @@
 
 #include "base/cleanup.h"
 
-#define LOWEST_SHARE 10 /* of the rate asked: below a tenth a profile says too little to be worth its cost */
-#define CALM_NEEDED  3  /* intervals before the rate goes up again */
+#define LOWEST_SHARE 10 /* of the rate asked: below a tenth a profile says too little to be worth its cost \
+                         */
+#define CALM_NEEDED 3   /* intervals before the rate goes up again */
 
 void budget_init(struct budget *b, uint32_t frequency, uint32_t limit_ppm)
 {
-        *b = (struct budget){ .asked = frequency, .frequency = frequency, .limit_ppm = limit_ppm };
+        *b = (struct budget){.asked = frequency, .frequency = frequency, .limit_ppm = limit_ppm};
 }
 
 static uint32_t lowest(const struct budget *b)

@@ -1,8 +1,8 @@
 /* The CPU budget: how far the sampling rate has to go down so that profd keeps to [Limits] Cpu=.
  *
- * Looks at what profd used over an interval (programs in the kernel, daemon, worker). Over the budget the rate
- * goes down at once, in proportion, at most to a tenth of what was asked; well under it, it comes back a step
- * at a time, so that it does not swing. Weights are periods, so totals stay unbiased at any rate. */
+ * Looks at what profd used over an interval (programs in the kernel, daemon, worker). Over the budget the
+ * rate goes down at once, in proportion, at most to a tenth of what was asked; well under it, it comes back
+ * a step at a time, so that it does not swing. Weights are periods, so totals stay unbiased at any rate. */
 #ifndef DAEMON_BUDGET_H
 #define DAEMON_BUDGET_H
 

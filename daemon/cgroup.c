@@ -38,7 +38,7 @@ static void copy_part(char *to, size_t size, const char *from, size_t n)
 
 static bool is_unit(const char *s, size_t n)
 {
-        static const char *const types[] = { ".service", ".scope", ".socket", ".mount", ".swap" };
+        static const char *const types[] = {".service", ".scope", ".socket", ".mount", ".swap"};
 
         for (size_t i = 0; i < ARRAY_SIZE(types); i++)
                 if (ends_with(s, n, types[i]))
@@ -82,7 +82,7 @@ static bool pod_part(const char *s, size_t n, char *ret, size_t size)
 
 void cgroup_parse(const char *path, struct cgroup_names *ret)
 {
-        struct cgroup_names found = { 0 };
+        struct cgroup_names found = {0};
 
         for (const char *s = path; *s;) {
                 while (*s == '/')
@@ -104,7 +104,7 @@ void cgroup_parse(const char *path, struct cgroup_names *ret)
 
 void cgroup_choose(const char *proc_cgroup, char *ret_path, uint32_t size)
 {
-        static const char *const order[] = { "", "name=systemd", "pids", "memory", "cpu,cpuacct", "cpu" };
+        static const char *const order[] = {"", "name=systemd", "pids", "memory", "cpu,cpuacct", "cpu"};
         const char *best = "/";
         size_t best_len = 1;
         int best_rank = ARRAY_SIZE(order);
@@ -112,13 +112,15 @@ void cgroup_choose(const char *proc_cgroup, char *ret_path, uint32_t size)
         for (const char *line = proc_cgroup; *line;) {
                 size_t n = strcspn(line, "\n");
                 const char *controllers = memchr(line, ':', n);
-                const char *path = controllers ? memchr(controllers + 1, ':', n - (size_t)(controllers + 1 - line)) :
-                                                 NULL;
+                const char *path = controllers ? memchr(controllers + 1, ':',
+                                                        n - (size_t)(controllers + 1 - line))
+                                               : NULL;
                 if (path) {
-                        size_t len = (size_t)(path - controllers - 1), path_len = n - (size_t)(path + 1 - line);
+                        size_t len = (size_t)(path - controllers - 1),
+                               path_len = n - (size_t)(path + 1 - line);
                         for (int rank = 0; rank < best_rank; rank++)
-                                if (strlen(order[rank]) == len && !memcmp(order[rank], controllers + 1, len) &&
-                                    path_len > 1) {
+                                if (strlen(order[rank]) == len &&
+                                    !memcmp(order[rank], controllers + 1, len) && path_len > 1) {
                                         best = path + 1;
                                         best_len = path_len;
                                         best_rank = rank;
@@ -178,7 +180,7 @@ int cgroup_path(struct cgroup_resolver *r, uint64_t id, char *ret_path, uint32_t
         union {
                 struct file_handle handle;
                 char space[sizeof(struct file_handle) + sizeof(uint64_t)];
-        } h = { .handle = { .handle_bytes = sizeof(uint64_t), .handle_type = FILEID_KERNFS } };
+        } h = {.handle = {.handle_bytes = sizeof(uint64_t), .handle_type = FILEID_KERNFS}};
         char link[64], target[4096];
 
         memcpy(h.handle.f_handle, &id, sizeof(id));

@@ -6,7 +6,8 @@
 
 struct cgroup_names {
         char unit[256];        /* "postgresql.service"; "" none */
-        char container_id[80]; /* 64 hex digits (docker, podman, containerd, CRI-O), else the runtime's name */
+        char container_id[80]; /* 64 hex digits (docker, podman, containerd, CRI-O), else the runtime's name
+                                */
         char pod[40];          /* UID of the pod, with dashes */
 };
 
@@ -14,8 +15,9 @@ struct cgroup_names {
  * units included. */
 void cgroup_parse(const char *path, struct cgroup_names *ret);
 
-/* Finds the path that says most among the lines of /proc/PID/cgroup (v2, v1 and hybrid hosts): the v2 line when
- * it is not the root, else the name=systemd one, else pids, memory, cpu. Writes "/" when all are the root. */
+/* Finds the path that says most among the lines of /proc/PID/cgroup (v2, v1 and hybrid hosts): the v2 line
+ * when it is not the root, else the name=systemd one, else pids, memory, cpu. Writes "/" when all are the
+ * root. */
 void cgroup_choose(const char *proc_cgroup, char *ret_path, uint32_t size);
 
 struct cgroup_resolver;

@@ -170,31 +170,32 @@ static const struct {
         size_t offset;
         const char *expected, *fallback;
 } keys[] = {
-        { "Sampling", "Events", set_events, 0, "1 to 8 perf event names", "cycles cache-misses" },
-        { "Sampling", "Frequency", set_frequency, FIELD(frequency), "a rate in Hz, 1 to 10000", "99" },
-        { "Sampling", "Threads", set_bool, FIELD(threads), "yes or no", "no" },
-        { "Store", "Directory", set_text, FIELD(directory), "a path", "/var/lib/profd" },
-        { "Store", "Window", set_window, FIELD(window_ns), "a duration from 5s to 1h", "60s" },
-        { "Store", "MaxSize", set_size, FIELD(max_size), "a size of 1M or more, as 512M or 1G", "1G" },
-        { "Store", "MaxAge", set_duration, FIELD(max_age_ns), "a duration, as 14d", "14d" },
-        { "Store", "Merge", set_two_durations, FIELD(merge_ns), "two rising durations, as 10min 1h", "10min 1h" },
-        { "Store", "MergeAfter", set_two_durations, FIELD(merge_after_ns), "two rising durations, as 2h 24h",
-          "2h 24h" },
-        { "Api", "Socket", set_text, FIELD(socket), "a path", "/run/profd/profd.sock" },
-        { "Api", "Listen", set_text, FIELD(listen), "ADDRESS:PORT", "" },
-        { "Api", "TlsCertificate", set_text, FIELD(tls_certificate), "a path", "" },
-        { "Api", "TlsKey", set_text, FIELD(tls_key), "a path", "" },
-        { "Api", "TokenFile", set_text, FIELD(token_file), "a path", "" },
-        { "Api", "ClientCa", set_text, FIELD(client_ca), "a path", "" },
-        { "Api", "Group", set_text, FIELD(group), "the name of a group", "profd" },
-        { "Limits", "Cpu", set_share, FIELD(cpu_ppm), "a share of all CPUs above 0%, as 1%", "1%" },
-        { "Limits", "Memory", set_memory, FIELD(memory), "a size of 32M or more", "256M" },
+                {"Sampling", "Events", set_events, 0, "1 to 8 perf event names", "cycles cache-misses"},
+                {"Sampling", "Frequency", set_frequency, FIELD(frequency), "a rate in Hz, 1 to 10000", "99"},
+                {"Sampling", "Threads", set_bool, FIELD(threads), "yes or no", "no"},
+                {"Store", "Directory", set_text, FIELD(directory), "a path", "/var/lib/profd"},
+                {"Store", "Window", set_window, FIELD(window_ns), "a duration from 5s to 1h", "60s"},
+                {"Store", "MaxSize", set_size, FIELD(max_size), "a size of 1M or more, as 512M or 1G", "1G"},
+                {"Store", "MaxAge", set_duration, FIELD(max_age_ns), "a duration, as 14d", "14d"},
+                {"Store", "Merge", set_two_durations, FIELD(merge_ns), "two rising durations, as 10min 1h",
+                 "10min 1h"},
+                {"Store", "MergeAfter", set_two_durations, FIELD(merge_after_ns),
+                 "two rising durations, as 2h 24h", "2h 24h"},
+                {"Api", "Socket", set_text, FIELD(socket), "a path", "/run/profd/profd.sock"},
+                {"Api", "Listen", set_text, FIELD(listen), "ADDRESS:PORT", ""},
+                {"Api", "TlsCertificate", set_text, FIELD(tls_certificate), "a path", ""},
+                {"Api", "TlsKey", set_text, FIELD(tls_key), "a path", ""},
+                {"Api", "TokenFile", set_text, FIELD(token_file), "a path", ""},
+                {"Api", "ClientCa", set_text, FIELD(client_ca), "a path", ""},
+                {"Api", "Group", set_text, FIELD(group), "the name of a group", "profd"},
+                {"Limits", "Cpu", set_share, FIELD(cpu_ppm), "a share of all CPUs above 0%, as 1%", "1%"},
+                {"Limits", "Memory", set_memory, FIELD(memory), "a size of 32M or more", "256M"},
 };
 
 static int fail_at(const struct position *at, const char *what, const char *name, const char *value,
                    const char *expected)
 {
-        if (asprintf(at->error, "%s:%u: %s '%s'%s%s%s%s", at->file, at->line, what, name, value ? "=" : "",
+        if (asprintf(at->error, "%s:%u: %s '%s%s%s'%s%s", at->file, at->line, what, name, value ? "=" : "",
                      value ? value : "", expected ? ": expected " : "", expected ? expected : "") < 0) {
                 *at->error = NULL;
                 return -ENOMEM;
@@ -221,7 +222,8 @@ static int set_key(struct config *c, const struct position *at, const char *sect
                 return 0;
         }
         if (known_section)
-                log_warning("%s:%u: unknown key '%s' in section [%s], ignored", at->file, at->line, key, section);
+                log_warning("%s:%u: unknown key '%s' in section [%s], ignored", at->file, at->line, key,
+                            section);
         return 0;
 }
 
@@ -270,8 +272,8 @@ static int read_line(struct config *c, const struct position *at, char *line, ch
 
 static int read_config_file(struct config *c, const char *file, char **error)
 {
-        _cleanup_buf_ struct buf text = { 0 };
-        struct position at = { .file = file, .error = error };
+        _cleanup_buf_ struct buf text = {0};
+        struct position at = {.file = file, .error = error};
         char *section = NULL;
 
         int r = read_file(file, MAX_FILE_SIZE, &text);
@@ -295,7 +297,7 @@ static int read_config_file(struct config *c, const char *file, char **error)
 static int read_drop_ins(struct config *c, const char *file, char **error)
 {
         _cleanup_free_ char *pattern = NULL;
-        glob_t found = { 0 };
+        glob_t found = {0};
         int r = 0;
 
         if (asprintf(&pattern, "%s.d/*.conf", file) < 0) {

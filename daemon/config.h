@@ -1,6 +1,6 @@
 /* profd's configuration: /etc/profd/profd.conf, then the drop-ins (ending in .conf) in profd.conf.d beside
- * it, in order of name. systemd's INI style: [Section], Key=Value, '#' and ';' start a comment line, an empty value resets to
- * the default. Every default is good for a laptop and for a large server. */
+ * it, in order of name. systemd's INI style: [Section], Key=Value, '#' and ';' start a comment line, an
+ * empty value resets to the default. Every default is good for a laptop and for a large server. */
 #ifndef DAEMON_CONFIG_H
 #define DAEMON_CONFIG_H
 
@@ -30,8 +30,8 @@ struct config {
 };
 
 /* Reads `file` (NULL: the default one, which may be missing) and its drop-ins. Unknown keys are logged as
- * warnings with file:line. -EINVAL: a value is wrong; `*ret_error` then is the line for the log, for the caller
- * to free. Other errors: the file cannot be read. */
+ * warnings with file:line. -EINVAL: a value is wrong; `*ret_error` then is the line for the log, for the
+ * caller to free. Other errors: the file cannot be read. */
 int config_load(struct config **ret, const char *file, char **ret_error);
 struct config *config_free(struct config *c);
 

@@ -14,7 +14,8 @@
 #include "base/io.h"
 #include "base/log.h"
 
-#define KEEP_DRAINS   24 /* a process that sleeps for two minutes at the default interval is not looked up again */
+#define KEEP_DRAINS \
+        24 /* a process that sleeps for two minutes at the default interval is not looked up again */
 #define MAX_PROC_FILE 65536
 #define MAX_USERS     65536
 #define MAX_ANCESTORS 16
@@ -47,13 +48,14 @@ struct labels {
         struct timespec passwd_mtime;
 };
 
-/* Names only from /etc/passwd: asking a network directory could stop the profiler for as long as it likes. */
+/* Names only from /etc/passwd: asking a network directory could stop the profiler for as long as it likes.
+ */
 static void read_users(struct labels *l)
 {
         struct stat st;
 
-        if (stat("/etc/passwd", &st) < 0 || (st.st_mtim.tv_sec == l->passwd_mtime.tv_sec &&
-                                             st.st_mtim.tv_nsec == l->passwd_mtime.tv_nsec))
+        if (stat("/etc/passwd", &st) < 0 ||
+            (st.st_mtim.tv_sec == l->passwd_mtime.tv_sec && st.st_mtim.tv_nsec == l->passwd_mtime.tv_nsec))
                 return;
         _cleanup_fclose_ FILE *f = fopen("/etc/passwd", "re");
         if (!f)
@@ -122,7 +124,8 @@ static bool inherit_cgroup(struct labels *l, const struct process *p, struct cgr
                 p = tracker_process(l->tracker, p->ppid, 0);
                 if (!p)
                         return false;
-                uint32_t id = idtable_find(&l->by_process, process_hash(p->pid, p->start_ns), same_process, l, p);
+                uint32_t id = idtable_find(&l->by_process, process_hash(p->pid, p->start_ns), same_process,
+                                           l, p);
                 if (id != IDTABLE_NONE) {
                         *ret = l->entries[id]->labels.cgroup;
                         return true;
@@ -133,7 +136,7 @@ static bool inherit_cgroup(struct labels *l, const struct process *p, struct cgr
 
 static bool cgroup_of_pid(uint32_t pid, struct cgroup_names *ret)
 {
-        _cleanup_buf_ struct buf text = { 0 };
+        _cleanup_buf_ struct buf text = {0};
         char file[64], path[4096];
 
         snprintf(file, sizeof(file), "/proc/%u/cgroup", pid);
@@ -166,7 +169,7 @@ static void find_cgroup(struct labels *l, const struct abi_key *key, const struc
 static void find_comm(const struct abi_key *key, const struct process *p, char ret[ABI_COMM_LEN + 1])
 {
         char file[64];
-        _cleanup_buf_ struct buf text = { 0 };
+        _cleanup_buf_ struct buf text = {0};
 
         if (p && p->comm[0]) {
                 snprintf(ret, ABI_COMM_LEN + 1, "%.*s", ABI_COMM_LEN, p->comm);
@@ -174,7 +177,8 @@ static void find_comm(const struct abi_key *key, const struct process *p, char r
         }
         snprintf(file, sizeof(file), "/proc/%u/comm", key->tgid);
         if (read_file(file, 64, &text) >= 0 && text.len > 1)
-                snprintf(ret, ABI_COMM_LEN + 1, "%.*s", (int)MIN_OF(text.len - 1, (size_t)ABI_COMM_LEN), text.data);
+                snprintf(ret, ABI_COMM_LEN + 1, "%.*s", (int)MIN_OF(text.len - 1, (size_t)ABI_COMM_LEN),
+                         text.data);
         else
                 snprintf(ret, ABI_COMM_LEN + 1, "%.*s", ABI_COMM_LEN, (const char *)key->comm);
 }
@@ -192,7 +196,8 @@ static struct entry *add_entry(struct labels *l, const struct abi_key *key)
         _cleanup_free_ struct entry *e = calloc(1, sizeof(*e));
         if (!e)
                 return NULL;
-        *e = (struct entry){ .pid = key->tgid, .start_ns = key->start_ns, .cgroup = key->cgroup, .uid = key->uid };
+        *e = (struct entry){
+                        .pid = key->tgid, .start_ns = key->start_ns, .cgroup = key->cgroup, .uid = key->uid};
         l->entries[l->n_entries] = e;
         if (idtable_add(&l->by_process, process_hash(e->pid, e->start_ns), l->n_entries, entry_hash, l) < 0)
                 return NULL;
@@ -203,11 +208,12 @@ static struct entry *add_entry(struct labels *l, const struct abi_key *key)
 const struct process_labels *labels_of(struct labels *l, const struct abi_key *key)
 {
         const struct process *p = tracker_process(l->tracker, key->tgid, key->start_ns);
-        uint32_t id = idtable_find(&l->by_process, process_hash(key->tgid, key->start_ns), entry_equal, l, key);
+        uint32_t id = idtable_find(&l->by_process, process_hash(key->tgid, key->start_ns), entry_equal, l,
+                                   key);
         struct entry *e = id == IDTABLE_NONE ? NULL : l->entries[id];
 
         if (!e) {
-                struct cgroup_names cgroup = { 0 };
+                struct cgroup_names cgroup = {0};
 
                 find_cgroup(l, key, p, &cgroup);
                 e = add_entry(l, key);

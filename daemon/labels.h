@@ -1,5 +1,5 @@
-/* Who a sample is of: process name, systemd unit, container, user. Looked up once per process, while it lives
- * where possible: from the cgroup id in the sample, else /proc, else what its parent was. */
+/* Who a sample is of: process name, systemd unit, container, user. Looked up once per process, while it
+ * lives where possible: from the cgroup id in the sample, else /proc, else what its parent was. */
 #ifndef DAEMON_LABELS_H
 #define DAEMON_LABELS_H
 

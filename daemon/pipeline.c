@@ -21,15 +21,16 @@
 struct gathering {
         struct gathering *next;
         struct window *window;
-        struct api_request *request; /* NULL: a window of the store */
-        struct api_collect what;     /* of a collection */
+        void *user;
+        bool collection;
+        struct api_collect what;                  /* of a collection */
         uint64_t start_real_ns, start_ns, end_ns; /* end 0: not known yet */
-        uint64_t stop_ns; /* settling: when it ended; 0: still gathering */
+        uint64_t stop_ns;                         /* settling: when it ended; 0: still gathering */
 };
 
 struct pipeline {
         struct pipeline_parts parts;
-        pipeline_done_fn done;
+        struct pipeline_ops ops;
         void *ctx;
         struct labels *labels;
         struct book *book;
@@ -48,7 +49,7 @@ static struct gathering *gathering_free(struct gathering *g)
         return NULL;
 }
 
-static int gathering_new(struct pipeline *p, struct gathering **ret)
+static int gathering_new(struct pipeline *p, void *user, struct gathering **ret)
 {
         struct gathering *g = calloc(1, sizeof(*g));
 
@@ -59,6 +60,7 @@ static int gathering_new(struct pipeline *p, struct gathering **ret)
                 free(g);
                 return r;
         }
+        g->user = user;
         g->start_real_ns = now_realtime_ns();
         g->start_ns = now_monotonic_ns();
         *ret = g;
@@ -71,7 +73,7 @@ static bool wants(struct pipeline *p, const struct gathering *g, const struct sa
 {
         if (g->stop_ns && !p->deferred_only)
                 return false;
-        if (!g->request)
+        if (!g->collection)
                 return true;
         if (!g->what.peer.all && row->key->uid != g->what.peer.uid)
                 return false;
@@ -79,7 +81,8 @@ static bool wants(struct pipeline *p, const struct gathering *g, const struct sa
                 return false;
         if (!g->what.follow_pid)
                 return true;
-        const struct process *process = tracker_process(p->parts.tracker, row->key->tgid, row->key->start_ns);
+        const struct process *process =
+                        tracker_process(p->parts.tracker, row->key->tgid, row->key->start_ns);
         return process && process->followed;
 }
 
@@ -100,11 +103,16 @@ static int on_row(void *ctx, const struct sample_row *row)
         return 0;
 }
 
-static void on_raw(void *ctx, const struct abi_raw *raw)
+static void on_raw(void *ctx, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n_kernel)
 {
         struct pipeline *p = ctx;
 
-        tracker_defer(p->parts.tracker, raw);
+        tracker_defer(p->parts.tracker, raw, kernel, n_kernel);
+}
+
+int pipeline_poll(struct pipeline *p)
+{
+        return sampler_poll(p->parts.sampler, on_raw, p);
 }
 
 static int take_deferred(struct pipeline *p)
@@ -155,13 +163,13 @@ static int renew_book(struct pipeline *p)
         return 0;
 }
 
-int pipeline_end_window(struct pipeline *p)
+int pipeline_end_window(struct pipeline *p, void *next_user)
 {
         struct gathering *next;
 
         int r = renew_book(p);
         if (r >= 0)
-                r = gathering_new(p, &next);
+                r = gathering_new(p, next_user, &next);
         if (r < 0)
                 return r;
         p->current->stop_ns = next->start_ns;
@@ -169,6 +177,7 @@ int pipeline_end_window(struct pipeline *p)
         p->current->next = p->gatherings;
         p->gatherings = p->current;
         p->current = next;
+        p->ops.ended(p->ctx, p->gatherings->user);
         return 0;
 }
 
@@ -184,7 +193,7 @@ uint64_t pipeline_window_age_ns(const struct pipeline *p)
 
 /* -- collections -- */
 
-int pipeline_collect(struct pipeline *p, struct api_request *request, const struct api_collect *what)
+int pipeline_collect(struct pipeline *p, const struct api_collect *what, void *user)
 {
         struct gathering *g;
 
@@ -194,10 +203,10 @@ int pipeline_collect(struct pipeline *p, struct api_request *request, const stru
         if (r >= 0 && what->follow_pid)
                 r = tracker_follow(p->parts.tracker, what->follow_pid);
         if (r >= 0)
-                r = gathering_new(p, &g);
+                r = gathering_new(p, user, &g);
         if (r < 0)
                 return r;
-        g->request = request;
+        g->collection = true;
         g->what = *what;
         g->end_ns = what->duration_ns ? g->start_ns + what->duration_ns : 0;
         g->next = p->gatherings;
@@ -206,11 +215,11 @@ int pipeline_collect(struct pipeline *p, struct api_request *request, const stru
         return 0;
 }
 
-void pipeline_cancel(struct pipeline *p, struct api_request *request)
+void pipeline_cancel(struct pipeline *p, void *user)
 {
         for (struct gathering **at = &p->gatherings; *at; at = &(*at)->next) {
                 struct gathering *g = *at;
-                if (g->request != request)
+                if (g->user != user)
                         continue;
                 *at = g->next;
                 p->n_gatherings--;
@@ -235,7 +244,7 @@ static bool is_settled(struct pipeline *p, const struct gathering *g, uint64_t n
 {
         if (!g->stop_ns)
                 return false;
-        uint64_t waited = now - g->stop_ns, most = g->request ? SETTLE_COLLECTION_NS : SETTLE_WINDOW_NS;
+        uint64_t waited = now - g->stop_ns, most = g->collection ? SETTLE_COLLECTION_NS : SETTLE_WINDOW_NS;
 
         return waited >= most || (waited >= SETTLE_LEAST_NS && book_unnamed(window_book(g->window)) == 0);
 }
@@ -249,9 +258,9 @@ static void hand_over(struct pipeline *p, struct gathering *g)
         for (int i = 0; i < ABI_MAX_EVENTS; i++)
                 samples += totals->samples[i];
         int r = window_profile(g->window, &profile);
-        if (g->request)
+        if (g->collection)
                 p->n_gatherings--;
-        p->done(p->ctx, g->request, profile, r, g->start_real_ns, g->stop_ns - g->start_ns, samples);
+        p->ops.done(p->ctx, g->user, profile, r, g->start_real_ns, g->stop_ns - g->start_ns, samples);
         gathering_free(g);
 }
 
@@ -298,6 +307,7 @@ int pipeline_tick(struct pipeline *p)
                         if (is_due(p, g, now)) {
                                 g->stop_ns = now;
                                 settling = true;
+                                p->ops.ended(p->ctx, g->user);
                         }
         }
         if (settling) {
@@ -341,19 +351,20 @@ void pipeline_stats(const struct pipeline *p, struct pipeline_stats *ret)
                 ret->memory += window_memory(g->window);
 }
 
-int pipeline_new(struct pipeline **ret, const struct pipeline_parts *parts, pipeline_done_fn done, void *ctx)
+int pipeline_new(struct pipeline **ret, const struct pipeline_parts *parts, const struct pipeline_ops *ops,
+                 void *ctx, void *window_user)
 {
         struct pipeline *p = calloc(1, sizeof(*p));
         int r;
 
         if (!p)
                 return -ENOMEM;
-        *p = (struct pipeline){ .parts = *parts, .done = done, .ctx = ctx };
+        *p = (struct pipeline){.parts = *parts, .ops = *ops, .ctx = ctx};
         r = labels_new(&p->labels, parts->tracker);
         if (r >= 0)
                 r = book_new(&p->book, parts->tracker, parts->symbols, parts->kernel);
         if (r >= 0)
-                r = gathering_new(p, &p->current);
+                r = gathering_new(p, window_user, &p->current);
         if (r < 0) {
                 pipeline_free(p);
                 return r;

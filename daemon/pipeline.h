@@ -1,5 +1,5 @@
-/* From drained rows to named profiles: the current window, the windows that wait for their last names, and the
- * live collections.
+/* From drained rows to named profiles: the current window, the windows that wait for their last names, and
+ * the live collections.
  *
  * A window or collection that has ended is "settling" until the names it asked for have come and deferred
  * samples are in, or its time is up; then its profile is handed over. */
@@ -24,26 +24,36 @@ struct pipeline_parts { /* borrowed; they outlive the pipeline */
         uint64_t memory;               /* bytes that one book may take */
 };
 
-/* A finished window (request NULL) or collection. start_ns is wall-clock time, duration by the monotonic clock.
- * Takes over the profile, which has no time and no ledger but the window's own comments yet; NULL with -errno
- * when it could not be made. */
-typedef void (*pipeline_done_fn)(void *ctx, struct api_request *request, struct profile *p, int err,
-                                 uint64_t start_ns, uint64_t duration_ns, uint64_t samples);
+/* `user` is what the window or collection was begun with. */
+struct pipeline_ops {
+        /* It takes no more samples (but deferred ones). */
+        void (*ended)(void *ctx, void *user);
+        /* It has settled: takes over the profile, which has no time and no ledger yet but what the window
+         * itself knows; NULL with -errno when it could not be made. start_ns is wall-clock time, duration_ns
+         * is by the monotonic clock. `user` is the owner's again. */
+        void (*done)(void *ctx, void *user, struct profile *p, int err, uint64_t start_ns,
+                     uint64_t duration_ns, uint64_t samples);
+};
 
-int pipeline_new(struct pipeline **ret, const struct pipeline_parts *parts, pipeline_done_fn done, void *ctx);
+int pipeline_new(struct pipeline **ret, const struct pipeline_parts *parts, const struct pipeline_ops *ops,
+                 void *ctx, void *window_user);
 struct pipeline *pipeline_free(struct pipeline *p);
+
+/* Reads the rings that are filling up, between drains. */
+int pipeline_poll(struct pipeline *p);
 
 /* Takes what the kernel has counted, into the window and all collections. */
 int pipeline_drain(struct pipeline *p);
 
 /* Ends the window at the last drain and begins the next. */
-int pipeline_end_window(struct pipeline *p);
-uint64_t pipeline_window_start_ns(const struct pipeline *p);  /* wall clock */
-uint64_t pipeline_window_age_ns(const struct pipeline *p);    /* monotonic */
+int pipeline_end_window(struct pipeline *p, void *next_user);
+uint64_t pipeline_window_start_ns(const struct pipeline *p); /* wall clock */
+uint64_t pipeline_window_age_ns(const struct pipeline *p);   /* monotonic */
 
 /* Begins a collection; its samples are those after a drain of now. */
-int pipeline_collect(struct pipeline *p, struct api_request *request, const struct api_collect *what);
-void pipeline_cancel(struct pipeline *p, struct api_request *request);
+int pipeline_collect(struct pipeline *p, const struct api_collect *what, void *user);
+/* Forgets a collection; `user` is the caller's again. */
+void pipeline_cancel(struct pipeline *p, void *user);
 
 /* Hands over what has settled and ends collections that are due. Returns in how many ms to call it again,
  * -1: not before the next drain. */

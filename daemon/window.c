@@ -50,37 +50,37 @@ struct window {
 };
 
 static const char *const walk_names[ABI_WALK_MAX] = {
-        [ABI_WALK_NONE] = "none",
-        [ABI_WALK_COMPLETE] = "complete",
-        [ABI_WALK_FOLDED] = "folded",
-        [ABI_WALK_DEPTH] = "depth",
-        [ABI_WALK_NO_PROCESS] = "no_process",
-        [ABI_WALK_NO_MAPPING] = "no_mapping",
-        [ABI_WALK_NO_TABLE] = "no_table",
-        [ABI_WALK_UNSUPPORTED] = "unsupported",
-        [ABI_WALK_UNREADABLE] = "unreadable",
-        [ABI_WALK_BAD_STACK] = "bad_stack",
-        [ABI_WALK_FP_END] = "frame_pointer_end",
-        [ABI_WALK_EXITED] = "exited",
-        [ABI_WALK_IN_EXEC] = "in_exec",
-        [ABI_WALK_COMPAT] = "32_bit",
-        [ABI_WALK_PAGE_MISSING] = "page_missing",
+                [ABI_WALK_NONE] = "none",
+                [ABI_WALK_COMPLETE] = "complete",
+                [ABI_WALK_FOLDED] = "folded",
+                [ABI_WALK_DEPTH] = "depth",
+                [ABI_WALK_NO_PROCESS] = "no_process",
+                [ABI_WALK_NO_MAPPING] = "no_mapping",
+                [ABI_WALK_NO_TABLE] = "no_table",
+                [ABI_WALK_UNSUPPORTED] = "unsupported",
+                [ABI_WALK_UNREADABLE] = "unreadable",
+                [ABI_WALK_BAD_STACK] = "bad_stack",
+                [ABI_WALK_FP_END] = "frame_pointer_end",
+                [ABI_WALK_EXITED] = "exited",
+                [ABI_WALK_IN_EXEC] = "in_exec",
+                [ABI_WALK_COMPAT] = "32_bit",
+                [ABI_WALK_PAGE_MISSING] = "page_missing",
 };
 
 /* The root frame that marks a stack which is not whole; NULL: it is. */
 static const char *const walk_notes[ABI_WALK_MAX] = {
-        [ABI_WALK_DEPTH] = "[truncated: too deep]",
-        [ABI_WALK_NO_PROCESS] = "[truncated: process not known yet]",
-        [ABI_WALK_NO_MAPPING] = "[truncated: address outside of all mappings]",
-        [ABI_WALK_NO_TABLE] = "[truncated: no unwind information]",
-        [ABI_WALK_UNSUPPORTED] = "[truncated: unwind information too complex]",
-        [ABI_WALK_UNREADABLE] = "[truncated: stack memory unreadable]",
-        [ABI_WALK_BAD_STACK] = "[truncated: damaged stack]",
-        [ABI_WALK_FP_END] = "[truncated: end of frame pointers]",
-        [ABI_WALK_EXITED] = "[exited]",
-        [ABI_WALK_IN_EXEC] = "[in exec]",
-        [ABI_WALK_COMPAT] = "[32-bit, by frame pointer]",
-        [ABI_WALK_PAGE_MISSING] = "[truncated: unwind table not loaded]",
+                [ABI_WALK_DEPTH] = "[truncated: too deep]",
+                [ABI_WALK_NO_PROCESS] = "[truncated: process not known yet]",
+                [ABI_WALK_NO_MAPPING] = "[truncated: address outside of all mappings]",
+                [ABI_WALK_NO_TABLE] = "[truncated: no unwind information]",
+                [ABI_WALK_UNSUPPORTED] = "[truncated: unwind information too complex]",
+                [ABI_WALK_UNREADABLE] = "[truncated: stack memory unreadable]",
+                [ABI_WALK_BAD_STACK] = "[truncated: damaged stack]",
+                [ABI_WALK_FP_END] = "[truncated: end of frame pointers]",
+                [ABI_WALK_EXITED] = "[exited]",
+                [ABI_WALK_IN_EXEC] = "[in exec]",
+                [ABI_WALK_COMPAT] = "[32-bit, by frame pointer]",
+                [ABI_WALK_PAGE_MISSING] = "[truncated: unwind table not loaded]",
 };
 
 const char *walk_name(enum abi_walk walk)
@@ -123,7 +123,7 @@ static uint64_t stack_hash(const void *ctx, uint32_t id)
 
 static int64_t intern_stack(struct window *w, const uint32_t *location, uint32_t n)
 {
-        struct stack_key key = { location, n };
+        struct stack_key key = {location, n};
         uint64_t hash = hash_bytes(location, n * sizeof(*location));
         uint32_t id = idtable_find(&w->stacks, hash, stack_equal, w, &key);
 
@@ -134,7 +134,7 @@ static int64_t intern_stack(struct window *w, const uint32_t *location, uint32_t
             ARRAY_ROOM(w->stack, w->cap_stacks, w->n_stacks + 1) < 0)
                 return -ENOMEM;
         id = w->n_stacks;
-        w->stack[id] = (struct stack){ .first = w->n_locations, .n = n };
+        w->stack[id] = (struct stack){.first = w->n_locations, .n = n};
         memcpy(w->location + w->n_locations, location, n * sizeof(*location));
         if (idtable_add(&w->stacks, hash, id, stack_hash, w) < 0)
                 return -ENOMEM;
@@ -190,7 +190,7 @@ static uint64_t sample_hash(const void *ctx, uint32_t id)
 
 static int64_t intern_sample(struct window *w, uint32_t stack, uint32_t labels)
 {
-        struct sample key = { .stack = stack, .labels = labels };
+        struct sample key = {.stack = stack, .labels = labels};
         uint64_t hash = hash_u64(stack, labels);
         uint32_t id = idtable_find(&w->samples, hash, sample_equal, w, &key);
 
@@ -209,20 +209,18 @@ static int64_t intern_sample(struct window *w, uint32_t stack, uint32_t labels)
 
 /* -- adding -- */
 
-static int64_t gather_labels(struct window *w, const struct abi_key *key, const struct process_labels *labels)
+static int64_t gather_labels(struct window *w, const struct abi_key *key,
+                             const struct process_labels *labels)
 {
         char thread[ABI_COMM_LEN + 1];
-        struct label_set set = { .pid = key->tgid, .tid = key->tid, .uid = key->uid };
+        struct label_set set = {.pid = key->tgid, .tid = key->tid, .uid = key->uid};
         const struct {
                 uint32_t *to;
                 const char *text;
         } texts[] = {
-                { &set.comm, labels->comm },
-                { &set.thread, thread },
-                { &set.unit, labels->cgroup.unit },
-                { &set.container, labels->cgroup.container_id },
-                { &set.pod, labels->cgroup.pod },
-                { &set.user, labels->user },
+                        {&set.comm, labels->comm},        {&set.thread, thread},
+                        {&set.unit, labels->cgroup.unit}, {&set.container, labels->cgroup.container_id},
+                        {&set.pod, labels->cgroup.pod},   {&set.user, labels->user},
         };
 
         snprintf(thread, sizeof(thread), "%.*s", ABI_COMM_LEN, (const char *)key->comm);
@@ -295,7 +293,7 @@ static int text_label(struct window *w, struct profile *p, const char *key, uint
         int64_t k = profile_string(p, key), v = profile_string(p, text);
         if (k < 0 || v < 0)
                 return -ENOMEM;
-        labels[(*n)++] = (struct profile_label){ .key = (uint32_t)k, .str = (uint32_t)v };
+        labels[(*n)++] = (struct profile_label){.key = (uint32_t)k, .str = (uint32_t)v};
         return 0;
 }
 
@@ -306,7 +304,7 @@ static int number_label(struct profile *p, const char *key, uint32_t value, stru
 
         if (k < 0)
                 return -ENOMEM;
-        labels[(*n)++] = (struct profile_label){ .key = (uint32_t)k, .num = value };
+        labels[(*n)++] = (struct profile_label){.key = (uint32_t)k, .num = value};
         return 0;
 }
 
@@ -338,7 +336,8 @@ static int export_labels(struct window *w, const struct label_set *set, struct p
 
 static int export_samples(struct window *w, struct profile *p, uint64_t *frames, uint64_t *unknown)
 {
-        _cleanup_free_ int64_t *exported = NULL; /* book location -> profile location; 0: not yet; < 0: unknown */
+        _cleanup_free_ int64_t *exported =
+                        NULL; /* book location -> profile location; 0: not yet; < 0: unknown */
         uint32_t max_location = 0;
 
         for (uint32_t i = 0; i < w->n_locations; i++)
@@ -434,11 +433,12 @@ uint64_t window_memory(const struct window *w)
 {
         return w->cap_locations * sizeof(*w->location) + w->cap_stacks * sizeof(*w->stack) +
                w->cap_labels * sizeof(*w->labels) + w->cap_samples * sample_size(w) +
-               ((uint64_t)w->stacks.mask + w->samples.mask + w->label_sets.mask) * sizeof(struct idtable_slot);
+               ((uint64_t)w->stacks.mask + w->samples.mask + w->label_sets.mask) *
+                               sizeof(struct idtable_slot);
 }
 
-/* samples/count and cpu/nanoseconds come from the event that is time; each other event has a type of its own.
- * Without any such event (page-faults alone, say) the first event is what samples/count counts. */
+/* samples/count and cpu/nanoseconds come from the event that is time; each other event has a type of its
+ * own. Without any such event (page-faults alone, say) the first event is what samples/count counts. */
 static void set_types(struct window *w, const struct sampler *sampler)
 {
         uint32_t n_events = MIN_OF(sampler_n_events(sampler), (uint32_t)ABI_MAX_EVENTS);

@@ -1,5 +1,5 @@
-/* Samples of a stretch of time, gathered from drains, that become one profile: a window of the store, or a live
- * collection. Holds stacks as locations of a book, so that names may come later. */
+/* Samples of a stretch of time, gathered from drains, that become one profile: a window of the store, or a
+ * live collection. Holds stacks as locations of a book, so that names may come later. */
 #ifndef DAEMON_WINDOW_H
 #define DAEMON_WINDOW_H
 

@@ -50,7 +50,8 @@ static void write_one(struct writer *w)
         if (r < 0) {
                 lose(w, &job, r);
                 if (before != r) /* once, not with each window of a long night */
-                        log_error("cannot store a window: %s: its samples are lost and counted; what is stored "
+                        log_error("cannot store a window: %s: its samples are lost and counted; what is "
+                                  "stored "
                                   "is untouched, the next window is tried again",
                                   strerror(-r));
                 return;
@@ -127,7 +128,7 @@ struct writer *writer_free(struct writer *w)
 
 int writer_put(struct writer *w, struct profile *p, uint64_t samples)
 {
-        struct job job = { p, samples };
+        struct job job = {p, samples};
         int r = 0;
 
         pthread_mutex_lock(&w->lock);

@@ -1,0 +1,86 @@
+#include "daemon/counters.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/io.h"
+
+static uint64_t own_cpu_ns(void)
+{
+        struct rusage u;
+
+        if (getrusage(RUSAGE_SELF, &u) < 0)
+                return 0;
+        return ((uint64_t)u.ru_utime.tv_sec + (uint64_t)u.ru_stime.tv_sec) * NSEC_PER_SEC +
+               ((uint64_t)u.ru_utime.tv_usec + (uint64_t)u.ru_stime.tv_usec) * 1000;
+}
+
+static uint64_t own_resident(void)
+{
+        _cleanup_buf_ struct buf b = {0};
+        unsigned long size, resident;
+
+        if (read_file("/proc/self/statm", 256, &b) < 0 ||
+            sscanf(buf_text(&b), "%lu %lu", &size, &resident) != 2)
+                return 0;
+        return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+int counters_read(struct counters *ret, struct sampler *sampler, struct tracker *tracker,
+                  struct pipeline *pipeline, struct symclient *symbols, struct writer *writer)
+{
+        struct counters c = {.at_ns = now_monotonic_ns()};
+
+        int r = sampler_stats(sampler, c.stat);
+        if (r < 0)
+                return r;
+        tracker_stats(tracker, &c.tracker);
+        pipeline_stats(pipeline, &c.pipeline);
+        symclient_stats(symbols, &c.symbols);
+        if (writer)
+                writer_stats(writer, &c.writer);
+        c.cost = (struct cost){
+                        .daemon_ns = own_cpu_ns(),
+                        .worker_ns = c.symbols.cpu_ns,
+                        .kernel_ns = sampler_run_time_ns(sampler),
+                        .resident = own_resident(),
+                        .worker_resident = c.symbols.memory,
+                        .maps = sampler_memory(sampler),
+        };
+        *ret = c;
+        return 0;
+}
+
+void counters_losses(const struct counters *before, const struct counters *now,
+                     struct loss ret[COUNTERS_LOSSES])
+{
+        static const struct counters none;
+
+        if (!before)
+                before = &none;
+#define SINCE(field) (now->field - before->field)
+        const struct loss losses[COUNTERS_LOSSES] = {
+                        {"counts_full",
+                         "more distinct rows between two drains than the map holds: raise Memory=",
+                         SINCE(stat[ABI_STAT_LOST_COUNTS_FULL])},
+                        {"stacks_full",
+                         "more new stacks between two drains than the ring holds: raise Memory=",
+                         SINCE(stat[ABI_STAT_LOST_STACKS_FULL])},
+                        {"busy", "a sample interrupted the kernel while it changed the same map",
+                         SINCE(stat[ABI_STAT_LOST_BUSY])},
+                        {"nested", "two events fired on top of each other on one CPU",
+                         SINCE(stat[ABI_STAT_NESTED])},
+                        {"deferred",
+                         "a sample that waited for an unwind table found the queue full: raise Memory=",
+                         SINCE(tracker.deferred_lost)},
+                        {"no_memory",
+                         "the daemon had no memory for the row: raise Memory=", SINCE(pipeline.lost_memory)},
+                        {"store", "a finished window could not be written: see the store's error",
+                         SINCE(writer.lost_samples)},
+        };
+#undef SINCE
+        memcpy(ret, losses, sizeof(losses));
+}

@@ -1,0 +1,762 @@
+#include "daemon/manager.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+#include <systemd/sd-event.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "daemon/ledger.h"
+#include "daemon/status.h"
+
+#define DRAIN_NS          (5 * NSEC_PER_SEC) /* rows are aggregated in the kernel meanwhile */
+#define TRACK_USEC        100000ull          /* mapping records are read at least this often */
+#define HOUSEKEEPING_USEC 1000000ull
+#define BUDGET_NS         (10 * NSEC_PER_SEC) /* the promise: never over the budget for longer */
+#define RECENT_NS         (60 * NSEC_PER_SEC)
+#define MAINTAIN_NS       (60 * NSEC_PER_SEC)
+#define FLUSH_MS          3000
+#define UNHEALTHY_NS      (4 * DRAIN_NS)
+#define NAMES_CACHE_SHARE 8 /* of MaxSize= */
+
+/* A window or a live collection, while it gathers. */
+struct stretch {
+        struct stretch *next; /* of the collections */
+        struct manager *manager;
+        struct api_request *request; /* NULL: a window */
+        struct selection selection;
+        struct counters before, after;
+};
+
+struct manager {
+        struct config *config;
+        char *config_file;
+        struct ledger_host host;
+        sd_event *event;
+        sd_event_source *drain_timer, *tick_timer, *track_timer, *house_timer;
+
+        struct sampler *sampler;
+        struct symclient *symbols;
+        struct tracker *tracker;
+        struct kernel_symbols *kernel;
+        struct pipeline *pipeline;
+        struct store *store;
+        struct writer *writer;
+        struct api *api;
+
+        struct budget budget;
+        struct counters budget_before; /* at the start of the budget's interval */
+        struct counters recent[2];     /* [0] is between one and two minutes old, [1] younger */
+        struct stretch *window, *collections;
+        uint64_t window_end_ns; /* wall clock: a multiple of the window's width */
+        uint64_t start_real_ns, last_drain_ns, last_maintain_ns;
+        uint32_t n_cpus;
+        int exit_status; /* of the loop, 0 or -errno */
+};
+
+static int read_counters(struct manager *m, struct counters *ret)
+{
+        return counters_read(ret, m->sampler, m->tracker, m->pipeline, m->symbols, m->writer);
+}
+
+/* -- finished windows and collections -- */
+
+static void on_ended(void *ctx, void *user)
+{
+        struct stretch *s = user;
+
+        if (read_counters(s->manager, &s->after) < 0)
+                s->after = s->before;
+}
+
+static void finish_window(struct manager *m, struct profile *p, uint64_t samples)
+{
+        if (writer_put(m->writer, p, samples) < 0)
+                log_error("the store has not kept up for minutes: a window of %" PRIu64 " samples is lost",
+                          samples);
+}
+
+static void forget_collection(struct manager *m, struct stretch *gone)
+{
+        for (struct stretch **at = &m->collections; *at; at = &(*at)->next)
+                if (*at == gone) {
+                        *at = gone->next;
+                        return;
+                }
+}
+
+static void finish_collection(struct manager *m, struct stretch *s, struct profile *p)
+{
+        struct profile *selected = NULL;
+
+        int r = selection_apply(&s->selection, p, &selected);
+        profile_free(p);
+        api_answer(m->api, s->request, selected, r,
+                   r < 0 ? "cannot select from the samples: out of memory" : NULL);
+}
+
+static void on_done(void *ctx, void *user, struct profile *p, int err, uint64_t start_ns,
+                    uint64_t duration_ns, uint64_t samples)
+{
+        struct manager *m = ctx;
+        _cleanup_free_ struct stretch *s = user;
+
+        if (s->request)
+                forget_collection(m, s);
+        if (err >= 0) {
+                p->time_ns = (int64_t)start_ns;
+                p->duration_ns = (int64_t)duration_ns;
+                p->period = (int64_t)(NSEC_PER_SEC / m->budget.frequency);
+                err = ledger_add(p, &m->host, m->sampler, &m->budget, &s->before, &s->after);
+                if (err < 0)
+                        p = profile_free(p);
+        }
+        if (err < 0) {
+                log_error("cannot make a profile of %" PRIu64 " samples: %s", samples, strerror(-err));
+                if (s->request)
+                        api_answer(m->api, s->request, NULL, err,
+                                   "profd ran out of memory for this profile");
+                return;
+        }
+        if (s->request)
+                finish_collection(m, s, p);
+        else
+                finish_window(m, p, samples);
+}
+
+static const struct pipeline_ops pipeline_ops = {.ended = on_ended, .done = on_done};
+
+/* -- windows -- */
+
+static uint64_t next_boundary(uint64_t now_ns, uint64_t width_ns)
+{
+        return (now_ns / width_ns + 1) * width_ns;
+}
+
+static int begin_stretch(struct manager *m, struct stretch **ret)
+{
+        struct stretch *s = calloc(1, sizeof(*s));
+
+        if (!s)
+                return -ENOMEM;
+        s->manager = m;
+        *ret = s;
+        return 0;
+}
+
+static int end_window(struct manager *m)
+{
+        struct stretch *next;
+
+        int r = begin_stretch(m, &next);
+        if (r < 0)
+                return r;
+        r = pipeline_end_window(m->pipeline, next);
+        if (r < 0) {
+                free(next);
+                return r;
+        }
+        next->before = m->window->after;
+        m->window = next;
+        m->window_end_ns = next_boundary(now_realtime_ns(), m->config->window_ns);
+        return 0;
+}
+
+/* The wall clock says when a window ends, so that windows of all hosts begin at the same instants; after a
+ * clock step its age does. */
+static bool window_is_over(const struct manager *m)
+{
+        uint64_t now = now_realtime_ns();
+
+        return now >= m->window_end_ns || now < pipeline_window_start_ns(m->pipeline) ||
+               pipeline_window_age_ns(m->pipeline) >= m->config->window_ns + DRAIN_NS;
+}
+
+static void arm_drain(struct manager *m)
+{
+        uint64_t now = now_realtime_ns();
+        uint64_t wait = MIN_OF(DRAIN_NS, m->window_end_ns > now ? m->window_end_ns - now : NSEC_PER_MSEC);
+
+        sd_event_source_set_time_relative(m->drain_timer, wait / 1000);
+        sd_event_source_set_enabled(m->drain_timer, SD_EVENT_ONESHOT);
+}
+
+static void arm_tick(struct manager *m)
+{
+        int ms = pipeline_tick(m->pipeline);
+
+        if (ms < 0) {
+                sd_event_source_set_enabled(m->tick_timer, SD_EVENT_OFF);
+                return;
+        }
+        sd_event_source_set_time_relative(m->tick_timer, (uint64_t)ms * 1000);
+        sd_event_source_set_enabled(m->tick_timer, SD_EVENT_ONESHOT);
+}
+
+static int fail(struct manager *m, int err, const char *what)
+{
+        log_error("%s: %s", what, strerror(-err));
+        m->exit_status = err;
+        return sd_event_exit(m->event, 1);
+}
+
+static int on_drain(sd_event_source *source, uint64_t usec, void *ctx)
+{
+        struct manager *m = ctx;
+
+        int r = pipeline_drain(m->pipeline);
+        if (r < 0)
+                return fail(m, r, "cannot read samples back from the kernel");
+        m->last_drain_ns = now_monotonic_ns();
+        if (window_is_over(m)) {
+                r = end_window(m);
+                if (r < 0)
+                        log_error("cannot end the window: %s; it goes on", strerror(-r));
+        }
+        arm_drain(m);
+        arm_tick(m);
+        return 0;
+}
+
+static int on_tick(sd_event_source *source, uint64_t usec, void *ctx)
+{
+        arm_tick(ctx);
+        return 0;
+}
+
+static int on_track(sd_event_source *source, uint64_t usec, void *ctx)
+{
+        struct manager *m = ctx;
+
+        int r = tracker_poll(m->tracker);
+        if (r < 0)
+                return fail(m, r, "cannot read mapping records");
+        sd_event_source_set_time_relative(m->track_timer, TRACK_USEC);
+        return 0;
+}
+
+/* -- housekeeping -- */
+
+static void keep_to_budget(struct manager *m, const struct counters *now)
+{
+        uint64_t elapsed = now->at_ns - m->budget_before.at_ns;
+        uint32_t before = m->budget.frequency;
+
+        if (elapsed < BUDGET_NS)
+                return;
+        uint64_t used = cost_cpu_ns(&now->cost) - cost_cpu_ns(&m->budget_before.cost);
+        uint32_t frequency = budget_update(&m->budget, used, elapsed, m->n_cpus);
+        m->budget_before = *now;
+        if (frequency == before)
+                return;
+        int r = sampler_set_frequency(m->sampler, frequency);
+        if (r < 0) {
+                log_error("cannot change the sampling rate to %u Hz: %s", frequency, strerror(-r));
+                m->budget.frequency = before;
+                return;
+        }
+        log_notice("sampling at %u Hz now (%u asked): profd used %.2f %% of the CPUs, Cpu= is %.2f %%",
+                   frequency, m->budget.asked, m->budget.used_ppm / 1e4, m->budget.limit_ppm / 1e4);
+}
+
+static void follow_host(struct manager *m)
+{
+        int r = sampler_follow_cpus(m->sampler);
+
+        if (r >= 0)
+                r = tracker_follow_cpus(m->tracker);
+        if (r < 0)
+                log_warning("cannot follow the host's CPUs: %s", strerror(-r));
+        long n = sysconf(_SC_NPROCESSORS_ONLN);
+        m->n_cpus = n > 0 ? (uint32_t)n : 1;
+}
+
+static int on_housekeeping(sd_event_source *source, uint64_t usec, void *ctx)
+{
+        struct manager *m = ctx;
+        struct counters now;
+
+        follow_host(m);
+        if (read_counters(m, &now) >= 0) {
+                keep_to_budget(m, &now);
+                if (now.at_ns - m->recent[1].at_ns > RECENT_NS) {
+                        m->recent[0] = m->recent[1];
+                        m->recent[1] = now;
+                }
+        }
+        if (now_monotonic_ns() - m->last_maintain_ns > MAINTAIN_NS) {
+                writer_maintain(m->writer);
+                m->last_maintain_ns = now_monotonic_ns();
+        }
+        sd_event_source_set_time_relative(m->house_timer, HOUSEKEEPING_USEC);
+        return 0;
+}
+
+/* -- the API -- */
+
+static void on_collect(void *ctx, struct api_request *request, const struct api_collect *what)
+{
+        struct manager *m = ctx;
+        struct stretch *s = NULL;
+
+        int r = begin_stretch(m, &s);
+        if (r >= 0) {
+                s->request = request;
+                s->selection = what->selection;
+                r = pipeline_collect(m->pipeline, what, s);
+        }
+        if (r >= 0) {
+                s->next = m->collections;
+                m->collections = s;
+                if (read_counters(m, &s->before) < 0)
+                        s->before = m->window->before;
+        } else
+                free(s);
+        if (r < 0)
+                api_answer(m->api, request, NULL, r,
+                           r == -ESRCH   ? "there is no such process"
+                           : r == -EBUSY ? "too many collections run already: try again later"
+                                         : "cannot begin a collection");
+        else
+                arm_tick(m);
+}
+
+/* The API knows a collection by its request, the pipeline by its stretch. */
+static void on_cancel(void *ctx, struct api_request *request)
+{
+        struct manager *m = ctx;
+
+        for (struct stretch *s = m->collections; s; s = s->next)
+                if (s->request == request) {
+                        pipeline_cancel(m->pipeline, s);
+                        forget_collection(m, s);
+                        free(s);
+                        return;
+                }
+}
+
+static void fill_status(struct manager *m, struct status *s, const struct counters *now)
+{
+        *s = (struct status){
+                        .host = &m->host,
+                        .sampler = m->sampler,
+                        .budget = &m->budget,
+                        .now = now,
+                        .recent = m->recent[0].at_ns ? &m->recent[0] : &m->recent[1],
+                        .store = m->store,
+                        .store_directory = m->config->directory,
+                        .start_real_ns = m->start_real_ns,
+                        .n_cpus = m->n_cpus,
+                        .memory_limit = m->config->memory,
+                        .kernel_names = m->kernel != NULL,
+        };
+        if (!m->kernel)
+                s->notes[s->n_notes++] = "kernel functions have no names: /proc/kallsyms is hidden (kernel."
+                                         "kptr_restrict, lockdown, or no CAP_SYSLOG)";
+}
+
+static void on_status(void *ctx, struct buf *out)
+{
+        struct manager *m = ctx;
+        struct counters now;
+        struct status s;
+
+        if (read_counters(m, &now) < 0)
+                return;
+        fill_status(m, &s, &now);
+        status_json(&s, out);
+}
+
+static void on_metrics(void *ctx, struct buf *out)
+{
+        struct manager *m = ctx;
+        struct counters now;
+        struct status s;
+
+        if (read_counters(m, &now) < 0)
+                return;
+        fill_status(m, &s, &now);
+        status_metrics(&s, out);
+}
+
+static bool on_health(void *ctx, char *why, uint32_t size)
+{
+        struct manager *m = ctx;
+        struct writer_stats writer;
+        struct store_stats st;
+        uint32_t cpus = 0;
+
+        for (uint32_t i = 0; i < sampler_n_events(m->sampler); i++)
+                cpus = MAX_OF(cpus, sampler_event(m->sampler, i)->cpus);
+        writer_stats(m->writer, &writer);
+        store_stats(m->store, &st);
+        if (cpus == 0)
+                snprintf(why, size, "no event could be opened on any CPU");
+        else if (now_monotonic_ns() - m->last_drain_ns > UNHEALTHY_NS)
+                snprintf(why, size, "samples were last read %" PRIu64 " s ago",
+                         (uint64_t)((now_monotonic_ns() - m->last_drain_ns) / NSEC_PER_SEC));
+        else if (writer.last_error < 0)
+                snprintf(why, size, "windows cannot be stored: %s", strerror(-writer.last_error));
+        else if (*st.error)
+                snprintf(why, size, "%s", st.error);
+        else
+                return true;
+        return false;
+}
+
+static const struct api_ops api_ops = {
+                .collect = on_collect,
+                .cancel = on_cancel,
+                .status = on_status,
+                .metrics = on_metrics,
+                .health = on_health,
+};
+
+/* -- event sources -- */
+
+static int on_sampler(sd_event_source *source, int fd, uint32_t events, void *ctx)
+{
+        struct manager *m = ctx;
+
+        int r = pipeline_poll(m->pipeline);
+        return r < 0 ? fail(m, r, "cannot read stacks back from the kernel") : 0;
+}
+
+static int on_tracker(sd_event_source *source, int fd, uint32_t events, void *ctx)
+{
+        struct manager *m = ctx;
+
+        int r = tracker_poll(m->tracker);
+        return r < 0 ? fail(m, r, "cannot read mapping records") : 0;
+}
+
+static int on_symbols(sd_event_source *source, int fd, uint32_t events, void *ctx)
+{
+        struct manager *m = ctx;
+
+        int r = symclient_dispatch(m->symbols);
+        return r < 0 ? fail(m, r, "the symbolizer cannot go on") : 0;
+}
+
+static int on_api(sd_event_source *source, int fd, uint32_t events, void *ctx)
+{
+        struct manager *m = ctx;
+
+        int r = api_dispatch(m->api);
+        return r < 0 ? fail(m, r, "the API cannot go on") : 0;
+}
+
+static int on_stop(sd_event_source *source, const struct signalfd_siginfo *si, void *ctx)
+{
+        struct manager *m = ctx;
+
+        sd_notify(0, "STOPPING=1");
+        return sd_event_exit(m->event, 0);
+}
+
+/* What can change in a running daemon does; the rest is said to need a restart. */
+static int on_reload(sd_event_source *source, const struct signalfd_siginfo *si, void *ctx)
+{
+        struct manager *m = ctx;
+        _cleanup_free_ char *error = NULL;
+        struct config *c;
+
+        sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, (uint64_t)(now_monotonic_ns() / 1000));
+        int r = config_load(&c, m->config_file, &error);
+        if (r < 0)
+                log_error("configuration not reloaded, the old one stays: %s", error ? error : strerror(-r));
+        else {
+                budget_init(&m->budget, (uint32_t)c->frequency, c->cpu_ppm);
+                r = sampler_set_frequency(m->sampler, (uint32_t)c->frequency);
+                if (r < 0)
+                        log_error("cannot change the sampling rate to %" PRIu64 " Hz: %s", c->frequency,
+                                  strerror(-r));
+                log_notice("configuration reloaded: Frequency= and Cpu= are in force; other keys are with "
+                           "the next "
+                           "start");
+                m->config->frequency = c->frequency;
+                m->config->cpu_ppm = c->cpu_ppm;
+                config_free(c);
+        }
+        sd_notify(0, "READY=1");
+        return 0;
+}
+
+static int add_sources(struct manager *m)
+{
+        const struct {
+                int fd;
+                sd_event_io_handler_t handler;
+        } fds[] = {
+                        {sampler_fd(m->sampler), on_sampler},
+                        {tracker_fd(m->tracker), on_tracker},
+                        {symclient_fd(m->symbols), on_symbols},
+                        {api_fd(m->api), on_api},
+        };
+        const struct {
+                sd_event_source **source;
+                sd_event_time_handler_t handler;
+                uint64_t first_usec, accuracy_usec;
+        } timers[] = {
+                        {&m->drain_timer, on_drain, DRAIN_NS / 1000, 1000},
+                        {&m->tick_timer, on_tick, 1000, 1000},
+                        {&m->track_timer, on_track, TRACK_USEC, TRACK_USEC / 2},
+                        {&m->house_timer, on_housekeeping, HOUSEKEEPING_USEC, HOUSEKEEPING_USEC / 4},
+        };
+        int r = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(fds) && r >= 0; i++)
+                r = sd_event_add_io(m->event, NULL, fds[i].fd, EPOLLIN, fds[i].handler, m);
+        for (size_t i = 0; i < ARRAY_SIZE(timers) && r >= 0; i++)
+                r = sd_event_add_time_relative(m->event, timers[i].source, CLOCK_MONOTONIC,
+                                               timers[i].first_usec, timers[i].accuracy_usec,
+                                               timers[i].handler, m);
+        if (r >= 0)
+                r = sd_event_source_set_enabled(m->track_timer, SD_EVENT_ON);
+        if (r >= 0)
+                r = sd_event_source_set_enabled(m->house_timer, SD_EVENT_ON);
+        if (r >= 0)
+                r = sd_event_add_signal(m->event, NULL, SIGTERM, on_stop, m);
+        if (r >= 0)
+                r = sd_event_add_signal(m->event, NULL, SIGINT, on_stop, m);
+        if (r >= 0)
+                r = sd_event_add_signal(m->event, NULL, SIGHUP, on_reload, m);
+        if (r >= 0)
+                r = sd_event_set_watchdog(m->event, true);
+        return r;
+}
+
+/* -- start and end -- */
+
+/* Objects are kept open so that deleted files keep their names, and perf events are one per CPU and event.
+ */
+static void raise_limits(void)
+{
+        struct rlimit l;
+
+        if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < l.rlim_max) {
+                l.rlim_cur = l.rlim_max;
+                setrlimit(RLIMIT_NOFILE, &l);
+        }
+        /* Kernels before 5.11 count BPF memory here. */
+        setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
+}
+
+static int start_sampling(struct manager *m)
+{
+        const struct config *c = m->config;
+        const struct sampler_config sampling = {
+                        .events = (const char *const *)c->events,
+                        .n_events = c->n_events,
+                        .frequency = (uint32_t)c->frequency,
+                        .memory = c->memory / 4,
+                        .threads = c->threads,
+        };
+        _cleanup_free_ char *names = NULL;
+        struct unwind_maps maps;
+
+        int r = sampler_new(&m->sampler, &sampling);
+        if (r < 0)
+                return r; /* said by the sampler */
+        const char *cache = getenv("CACHE_DIRECTORY");
+        if (asprintf(&names, "%s%s", cache ? cache : c->directory, cache ? "" : "/names") < 0)
+                return -ENOMEM;
+        if (!cache)
+                mkdir(names, 0700);
+        const struct symclient_options symbols = {
+                        .cache_dir = names,
+                        .cache_max = c->max_size / NAMES_CACHE_SHARE,
+                        .memory = 0,
+        };
+        r = symclient_new(&m->symbols, &symbols);
+        if (r < 0) {
+                log_error("cannot start the symbolizer's worker: %s", strerror(-r));
+                return r;
+        }
+        sampler_unwind_maps(m->sampler, &maps);
+        r = tracker_new(&m->tracker, &maps, m->symbols, c->memory / 4);
+        if (r < 0) {
+                log_error("cannot follow processes: %s", strerror(-r));
+                return r;
+        }
+        r = kernel_symbols_new(&m->kernel);
+        if (r == -ENOMEM)
+                return r;
+        if (r < 0)
+                log_warning("kernel functions will have no names: %s: allow CAP_SYSLOG, or set "
+                            "kernel.kptr_restrict to 1 or 0",
+                            strerror(-r));
+        return 0;
+}
+
+static int start_serving(struct manager *m)
+{
+        const struct config *c = m->config;
+        const struct store_config store = {
+                        .directory = c->directory,
+                        .max_size = c->max_size,
+                        .max_age_ns = c->max_age_ns,
+                        .window_ns = c->window_ns,
+                        .merge_ns = {c->merge_ns[0], c->merge_ns[1]},
+                        .merge_after_ns = {c->merge_after_ns[0], c->merge_after_ns[1]},
+        };
+        int r = store_open(&m->store, &store);
+
+        if (r < 0) {
+                log_error("cannot open the store %s: %s", c->directory, strerror(-r));
+                return r;
+        }
+        r = writer_new(&m->writer, m->store);
+        if (r < 0) {
+                log_error("cannot start the writer thread: %s", strerror(-r));
+                return r;
+        }
+        const struct api_config api = {
+                        .socket = c->socket,
+                        .listen_fd = sd_listen_fds(1) > 0 ? SD_LISTEN_FDS_START : -1,
+                        .listen = c->listen,
+                        .tls_certificate = c->tls_certificate,
+                        .tls_key = c->tls_key,
+                        .token_file = c->token_file,
+                        .client_ca = *c->client_ca ? c->client_ca : NULL,
+                        .group = c->group,
+        };
+        return api_new(&m->api, &api, m->store, &api_ops, m); /* said by the API */
+}
+
+static int start(struct manager *m)
+{
+        raise_limits();
+        int r = start_sampling(m);
+        if (r >= 0)
+                r = start_serving(m);
+        if (r < 0)
+                return r;
+        r = begin_stretch(m, &m->window);
+        if (r < 0)
+                return r;
+        const struct pipeline_parts parts = {
+                        .sampler = m->sampler,
+                        .tracker = m->tracker,
+                        .symbols = m->symbols,
+                        .kernel = m->kernel,
+                        .memory = m->config->memory / 16,
+        };
+        r = tracker_start(m->tracker);
+        if (r >= 0)
+                r = sampler_start(m->sampler);
+        if (r >= 0)
+                r = pipeline_new(&m->pipeline, &parts, &pipeline_ops, m, m->window);
+        if (r >= 0)
+                r = sd_event_default(&m->event);
+        if (r >= 0)
+                r = add_sources(m);
+        if (r < 0) {
+                log_error("cannot start: %s", strerror(-r));
+                return r;
+        }
+        budget_init(&m->budget, (uint32_t)m->config->frequency, m->config->cpu_ppm);
+        follow_host(m);
+        r = read_counters(m, &m->budget_before);
+        m->recent[1] = m->window->before = m->budget_before;
+        m->start_real_ns = now_realtime_ns();
+        m->last_drain_ns = now_monotonic_ns();
+        m->window_end_ns = next_boundary(m->start_real_ns, m->config->window_ns);
+        return r;
+}
+
+static int replace_text(char **text, const char *with)
+{
+        if (!with)
+                return 0;
+        char *copy = strdup(with);
+        if (!copy)
+                return -ENOMEM;
+        free(*text);
+        *text = copy;
+        return 0;
+}
+
+int manager_new(struct manager **ret, struct config *config, const char *config_file, const char *state_dir,
+                const char *socket)
+{
+        struct manager *m = calloc(1, sizeof(*m));
+        int r;
+
+        if (!m) {
+                config_free(config);
+                return -ENOMEM;
+        }
+        m->config = config;
+        ledger_host(&m->host);
+        r = replace_text(&m->config_file, config_file);
+        if (r >= 0)
+                r = replace_text(&m->config->directory, state_dir);
+        if (r >= 0)
+                r = replace_text(&m->config->socket, socket);
+        if (r >= 0)
+                r = start(m);
+        if (r < 0) {
+                manager_free(m);
+                return r;
+        }
+        *ret = m;
+        return 0;
+}
+
+static void store_last_window(struct manager *m)
+{
+        int r = pipeline_drain(m->pipeline);
+
+        if (r >= 0)
+                r = end_window(m);
+        if (r < 0)
+                log_error("the last window is incomplete: %s", strerror(-r));
+        pipeline_flush(m->pipeline, FLUSH_MS);
+}
+
+int manager_run(struct manager *m)
+{
+        arm_drain(m);
+        log_info("sampling %u CPUs at %u Hz; windows of %" PRIu64 " s in %s", m->n_cpus, m->budget.frequency,
+                 (uint64_t)(m->config->window_ns / NSEC_PER_SEC), m->config->directory);
+        sd_notify(0, "READY=1\nSTATUS=sampling");
+        int r = sd_event_loop(m->event);
+        if (r < 0)
+                return r;
+        store_last_window(m);
+        return m->exit_status;
+}
+
+struct manager *manager_free(struct manager *m)
+{
+        if (!m)
+                return NULL;
+        sd_event_source_unref(m->drain_timer);
+        sd_event_source_unref(m->tick_timer);
+        sd_event_source_unref(m->track_timer);
+        sd_event_source_unref(m->house_timer);
+        sd_event_unref(m->event);
+        api_free(m->api);
+        pipeline_free(m->pipeline);
+        writer_free(m->writer);
+        store_free(m->store);
+        kernel_symbols_free(m->kernel);
+        tracker_free(m->tracker);
+        symclient_free(m->symbols);
+        sampler_free(m->sampler);
+        free(m->window);
+        config_free(m->config);
+        free(m->config_file);
+        free(m);
+        return NULL;
+}
