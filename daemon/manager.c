@@ -16,6 +16,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "daemon/ledger.h"
+#include "daemon/recorder.h"
 #include "daemon/status.h"
 
 #define DRAIN_NS          (5 * NSEC_PER_SEC) /* rows are aggregated in the kernel meanwhile */
@@ -24,18 +25,8 @@
 #define BUDGET_NS         (10 * NSEC_PER_SEC) /* the promise: never over the budget for longer */
 #define RECENT_NS         (60 * NSEC_PER_SEC)
 #define MAINTAIN_NS       (60 * NSEC_PER_SEC)
-#define FLUSH_MS          3000
 #define UNHEALTHY_NS      (4 * DRAIN_NS)
 #define NAMES_CACHE_SHARE 8 /* of MaxSize= */
-
-/* A window or a live collection, while it gathers. */
-struct stretch {
-        struct stretch *next; /* of the collections */
-        struct manager *manager;
-        struct api_request *request; /* NULL: a window */
-        struct selection selection;
-        struct counters before, after;
-};
 
 struct manager {
         struct config *config;
@@ -48,7 +39,7 @@ struct manager {
         struct symclient *symbols;
         struct tracker *tracker;
         struct kernel_symbols *kernel;
-        struct pipeline *pipeline;
+        struct recorder *recorder;
         struct store *store;
         struct writer *writer;
         struct api *api;
@@ -56,143 +47,20 @@ struct manager {
         struct budget budget;
         struct counters budget_before; /* at the start of the budget's interval */
         struct counters recent[2];     /* [0] is between one and two minutes old, [1] younger */
-        struct stretch *window, *collections;
-        uint64_t window_end_ns; /* wall clock: a multiple of the window's width */
-        uint64_t start_real_ns, last_drain_ns, last_maintain_ns;
+        uint64_t start_real_ns, last_maintain_ns;
         uint32_t n_cpus;
         int exit_status; /* of the loop, 0 or -errno */
 };
 
-static int read_counters(struct manager *m, struct counters *ret)
-{
-        return counters_read(ret, m->sampler, m->tracker, m->pipeline, m->symbols, m->writer);
-}
-
-/* -- finished windows and collections -- */
-
-static void on_ended(void *ctx, void *user)
-{
-        struct stretch *s = user;
-
-        if (read_counters(s->manager, &s->after) < 0)
-                s->after = s->before;
-}
-
-static void finish_window(struct manager *m, struct profile *p, uint64_t samples)
-{
-        if (writer_put(m->writer, p, samples) < 0)
-                log_error("the store has not kept up for minutes: a window of %" PRIu64 " samples is lost",
-                          samples);
-}
-
-static void forget_collection(struct manager *m, struct stretch *gone)
-{
-        for (struct stretch **at = &m->collections; *at; at = &(*at)->next)
-                if (*at == gone) {
-                        *at = gone->next;
-                        return;
-                }
-}
-
-static void finish_collection(struct manager *m, struct stretch *s, struct profile *p)
-{
-        struct profile *selected = NULL;
-
-        int r = selection_apply(&s->selection, p, &selected);
-        profile_free(p);
-        api_answer(m->api, s->request, selected, r,
-                   r < 0 ? "cannot select from the samples: out of memory" : NULL);
-}
-
-static void on_done(void *ctx, void *user, struct profile *p, int err, uint64_t start_ns,
-                    uint64_t duration_ns, uint64_t samples)
-{
-        struct manager *m = ctx;
-        _cleanup_free_ struct stretch *s = user;
-
-        if (s->request)
-                forget_collection(m, s);
-        if (err >= 0) {
-                p->time_ns = (int64_t)start_ns;
-                p->duration_ns = (int64_t)duration_ns;
-                p->period = (int64_t)(NSEC_PER_SEC / m->budget.frequency);
-                err = ledger_add(p, &m->host, m->sampler, &m->budget, &s->before, &s->after);
-                if (err < 0)
-                        p = profile_free(p);
-        }
-        if (err < 0) {
-                log_error("cannot make a profile of %" PRIu64 " samples: %s", samples, strerror(-err));
-                if (s->request)
-                        api_answer(m->api, s->request, NULL, err,
-                                   "profd ran out of memory for this profile");
-                return;
-        }
-        if (s->request)
-                finish_collection(m, s, p);
-        else
-                finish_window(m, p, samples);
-}
-
-static const struct pipeline_ops pipeline_ops = {.ended = on_ended, .done = on_done};
-
-/* -- windows -- */
-
-static uint64_t next_boundary(uint64_t now_ns, uint64_t width_ns)
-{
-        return (now_ns / width_ns + 1) * width_ns;
-}
-
-static int begin_stretch(struct manager *m, struct stretch **ret)
-{
-        struct stretch *s = calloc(1, sizeof(*s));
-
-        if (!s)
-                return -ENOMEM;
-        s->manager = m;
-        *ret = s;
-        return 0;
-}
-
-static int end_window(struct manager *m)
-{
-        struct stretch *next;
-
-        int r = begin_stretch(m, &next);
-        if (r < 0)
-                return r;
-        r = pipeline_end_window(m->pipeline, next);
-        if (r < 0) {
-                free(next);
-                return r;
-        }
-        next->before = m->window->after;
-        m->window = next;
-        m->window_end_ns = next_boundary(now_realtime_ns(), m->config->window_ns);
-        return 0;
-}
-
-/* The wall clock says when a window ends, so that windows of all hosts begin at the same instants; after a
- * clock step its age does. */
-static bool window_is_over(const struct manager *m)
-{
-        uint64_t now = now_realtime_ns();
-
-        return now >= m->window_end_ns || now < pipeline_window_start_ns(m->pipeline) ||
-               pipeline_window_age_ns(m->pipeline) >= m->config->window_ns + DRAIN_NS;
-}
-
 static void arm_drain(struct manager *m)
 {
-        uint64_t now = now_realtime_ns();
-        uint64_t wait = MIN_OF(DRAIN_NS, m->window_end_ns > now ? m->window_end_ns - now : NSEC_PER_MSEC);
-
-        sd_event_source_set_time_relative(m->drain_timer, wait / 1000);
+        sd_event_source_set_time_relative(m->drain_timer, recorder_next_drain(m->recorder, DRAIN_NS) / 1000);
         sd_event_source_set_enabled(m->drain_timer, SD_EVENT_ONESHOT);
 }
 
 static void arm_tick(struct manager *m)
 {
-        int ms = pipeline_tick(m->pipeline);
+        int ms = recorder_tick(m->recorder);
 
         if (ms < 0) {
                 sd_event_source_set_enabled(m->tick_timer, SD_EVENT_OFF);
@@ -213,15 +81,9 @@ static int on_drain(sd_event_source *source, uint64_t usec, void *ctx)
 {
         struct manager *m = ctx;
 
-        int r = pipeline_drain(m->pipeline);
+        int r = recorder_drain(m->recorder);
         if (r < 0)
                 return fail(m, r, "cannot read samples back from the kernel");
-        m->last_drain_ns = now_monotonic_ns();
-        if (window_is_over(m)) {
-                r = end_window(m);
-                if (r < 0)
-                        log_error("cannot end the window: %s; it goes on", strerror(-r));
-        }
         arm_drain(m);
         arm_tick(m);
         return 0;
@@ -286,7 +148,7 @@ static int on_housekeeping(sd_event_source *source, uint64_t usec, void *ctx)
         struct counters now;
 
         follow_host(m);
-        if (read_counters(m, &now) >= 0) {
+        if (recorder_counters(m->recorder, &now) >= 0) {
                 keep_to_budget(m, &now);
                 if (now.at_ns - m->recent[1].at_ns > RECENT_NS) {
                         m->recent[0] = m->recent[1];
@@ -306,42 +168,16 @@ static int on_housekeeping(sd_event_source *source, uint64_t usec, void *ctx)
 static void on_collect(void *ctx, struct api_request *request, const struct api_collect *what)
 {
         struct manager *m = ctx;
-        struct stretch *s = NULL;
 
-        int r = begin_stretch(m, &s);
-        if (r >= 0) {
-                s->request = request;
-                s->selection = what->selection;
-                r = pipeline_collect(m->pipeline, what, s);
-        }
-        if (r >= 0) {
-                s->next = m->collections;
-                m->collections = s;
-                if (read_counters(m, &s->before) < 0)
-                        s->before = m->window->before;
-        } else
-                free(s);
-        if (r < 0)
-                api_answer(m->api, request, NULL, r,
-                           r == -ESRCH   ? "there is no such process"
-                           : r == -EBUSY ? "too many collections run already: try again later"
-                                         : "cannot begin a collection");
-        else
-                arm_tick(m);
+        recorder_collect(m->recorder, request, what);
+        arm_tick(m);
 }
 
-/* The API knows a collection by its request, the pipeline by its stretch. */
 static void on_cancel(void *ctx, struct api_request *request)
 {
         struct manager *m = ctx;
 
-        for (struct stretch *s = m->collections; s; s = s->next)
-                if (s->request == request) {
-                        pipeline_cancel(m->pipeline, s);
-                        forget_collection(m, s);
-                        free(s);
-                        return;
-                }
+        recorder_cancel(m->recorder, request);
 }
 
 static void fill_status(struct manager *m, struct status *s, const struct counters *now)
@@ -370,7 +206,7 @@ static void on_status(void *ctx, struct buf *out)
         struct counters now;
         struct status s;
 
-        if (read_counters(m, &now) < 0)
+        if (recorder_counters(m->recorder, &now) < 0)
                 return;
         fill_status(m, &s, &now);
         status_json(&s, out);
@@ -382,7 +218,7 @@ static void on_metrics(void *ctx, struct buf *out)
         struct counters now;
         struct status s;
 
-        if (read_counters(m, &now) < 0)
+        if (recorder_counters(m->recorder, &now) < 0)
                 return;
         fill_status(m, &s, &now);
         status_metrics(&s, out);
@@ -401,9 +237,10 @@ static bool on_health(void *ctx, char *why, uint32_t size)
         store_stats(m->store, &st);
         if (cpus == 0)
                 snprintf(why, size, "no event could be opened on any CPU");
-        else if (now_monotonic_ns() - m->last_drain_ns > UNHEALTHY_NS)
+        else if (now_monotonic_ns() - recorder_last_drain_ns(m->recorder) > UNHEALTHY_NS)
                 snprintf(why, size, "samples were last read %" PRIu64 " s ago",
-                         (uint64_t)((now_monotonic_ns() - m->last_drain_ns) / NSEC_PER_SEC));
+                         (uint64_t)((now_monotonic_ns() - recorder_last_drain_ns(m->recorder)) /
+                                    NSEC_PER_SEC));
         else if (writer.last_error < 0)
                 snprintf(why, size, "windows cannot be stored: %s", strerror(-writer.last_error));
         else if (*st.error)
@@ -427,7 +264,7 @@ static int on_sampler(sd_event_source *source, int fd, uint32_t events, void *ct
 {
         struct manager *m = ctx;
 
-        int r = pipeline_poll(m->pipeline);
+        int r = recorder_poll(m->recorder);
         return r < 0 ? fail(m, r, "cannot read stacks back from the kernel") : 0;
 }
 
@@ -559,6 +396,7 @@ static int start_sampling(struct manager *m)
                         .n_events = c->n_events,
                         .frequency = (uint32_t)c->frequency,
                         .memory = c->memory / 4,
+                        .drain_ms = DRAIN_NS / NSEC_PER_MSEC,
                         .threads = c->threads,
         };
         _cleanup_free_ char *names = NULL;
@@ -641,9 +479,6 @@ static int start(struct manager *m)
                 r = start_serving(m);
         if (r < 0)
                 return r;
-        r = begin_stretch(m, &m->window);
-        if (r < 0)
-                return r;
         const struct pipeline_parts parts = {
                         .sampler = m->sampler,
                         .tracker = m->tracker,
@@ -655,7 +490,7 @@ static int start(struct manager *m)
         if (r >= 0)
                 r = sampler_start(m->sampler);
         if (r >= 0)
-                r = pipeline_new(&m->pipeline, &parts, &pipeline_ops, m, m->window);
+                r = recorder_new(&m->recorder, &parts, m->writer, &m->budget, m->config->window_ns);
         if (r >= 0)
                 r = sd_event_default(&m->event);
         if (r >= 0)
@@ -664,13 +499,11 @@ static int start(struct manager *m)
                 log_error("cannot start: %s", strerror(-r));
                 return r;
         }
-        budget_init(&m->budget, (uint32_t)m->config->frequency, m->config->cpu_ppm);
+        recorder_set_api(m->recorder, m->api);
         follow_host(m);
-        r = read_counters(m, &m->budget_before);
-        m->recent[1] = m->window->before = m->budget_before;
         m->start_real_ns = now_realtime_ns();
-        m->last_drain_ns = now_monotonic_ns();
-        m->window_end_ns = next_boundary(m->start_real_ns, m->config->window_ns);
+        r = recorder_counters(m->recorder, &m->budget_before);
+        m->recent[1] = m->budget_before;
         return r;
 }
 
@@ -713,17 +546,6 @@ int manager_new(struct manager **ret, struct config *config, const char *config_
         return 0;
 }
 
-static void store_last_window(struct manager *m)
-{
-        int r = pipeline_drain(m->pipeline);
-
-        if (r >= 0)
-                r = end_window(m);
-        if (r < 0)
-                log_error("the last window is incomplete: %s", strerror(-r));
-        pipeline_flush(m->pipeline, FLUSH_MS);
-}
-
 int manager_run(struct manager *m)
 {
         arm_drain(m);
@@ -733,7 +555,7 @@ int manager_run(struct manager *m)
         int r = sd_event_loop(m->event);
         if (r < 0)
                 return r;
-        store_last_window(m);
+        recorder_finish(m->recorder);
         return m->exit_status;
 }
 
@@ -747,14 +569,13 @@ struct manager *manager_free(struct manager *m)
         sd_event_source_unref(m->house_timer);
         sd_event_unref(m->event);
         api_free(m->api);
-        pipeline_free(m->pipeline);
+        recorder_free(m->recorder);
         writer_free(m->writer);
         store_free(m->store);
         kernel_symbols_free(m->kernel);
         tracker_free(m->tracker);
         symclient_free(m->symbols);
         sampler_free(m->sampler);
-        free(m->window);
         config_free(m->config);
         free(m->config_file);
         free(m);
