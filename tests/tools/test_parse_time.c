@@ -192,7 +192,7 @@ static void test_hours_skipped_and_repeated(void **state)
                 assert_int_equal(parse_time(cases[i].text, now_realtime_ns(), &ns), 0);
                 if (ns / NSEC_PER_SEC != cases[i].utc)
                         fail_msg("%s in %s: %" PRIu64 ", not %" PRIu64, cases[i].text, cases[i].zone,
-                                 ns / NSEC_PER_SEC, cases[i].utc);
+                                 (uint64_t)(ns / NSEC_PER_SEC), cases[i].utc);
         }
         for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
                 assert_true(parse_time(bad[i], now_realtime_ns(), &ns) < 0);
