@@ -5,23 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The length of the valid UTF-8 sequence at s, 0 when there is none (RFC 3629, section 4). */
-static size_t utf8_len(const unsigned char *s)
-{
-        if (s[0] < 0x80)
-                return 1;
-        if (s[0] >= 0xc2 && s[0] <= 0xdf)
-                return (s[1] & 0xc0) == 0x80 ? 2 : 0;
-        if (s[0] >= 0xe0 && s[0] <= 0xef) {
-                unsigned char lo = s[0] == 0xe0 ? 0xa0 : 0x80, hi = s[0] == 0xed ? 0x9f : 0xbf;
-                return s[1] >= lo && s[1] <= hi && (s[2] & 0xc0) == 0x80 ? 3 : 0;
-        }
-        if (s[0] >= 0xf0 && s[0] <= 0xf4) {
-                unsigned char lo = s[0] == 0xf0 ? 0x90 : 0x80, hi = s[0] == 0xf4 ? 0x8f : 0xbf;
-                return s[1] >= lo && s[1] <= hi && (s[2] & 0xc0) == 0x80 && (s[3] & 0xc0) == 0x80 ? 4 : 0;
-        }
-        return 0;
-}
+#include "base/utf8.h"
 
 static void quoted(struct buf *b, const char *text)
 {
@@ -31,7 +15,7 @@ static void quoted(struct buf *b, const char *text)
         while (*s) {
                 size_t n = utf8_len(s);
                 if (n == 0) {
-                        buf_adds(b, "\xef\xbf\xbd");
+                        buf_adds(b, UTF8_REPLACEMENT);
                         s++;
                         continue;
                 }

@@ -1,8 +1,8 @@
 /* The profile model: what one pprof file says, in memory, for building and for reading.
  *
- * Follows profile.proto of pprof (github.com/google/pprof, proto/profile.proto): everything is interned, ids of
- * mappings, functions and locations are 1..n in order of first use, 0 is "none". Strings are indices into a
- * table whose entry 0 is "". Equal samples (same locations, labels) are one, their values added.
+ * Follows profile.proto of pprof (github.com/google/pprof, proto/profile.proto): everything is interned, ids
+ * of mappings, functions and locations are 1..n in order of first use, 0 is "none". Strings are indices into
+ * a table whose entry 0 is "". Equal samples (same locations, labels) are one, their values added.
  *
  * Adding functions return the id or index (>= 0), or -ENOMEM, or -E2BIG past the profile's limits. */
 #ifndef PROFILE_PROFILE_H
@@ -14,9 +14,10 @@
 
 #include "base/cleanup.h"
 
-#define PROFILE_MAX_TYPES  16
-#define PROFILE_MAX_FRAMES 4096  /* locations of one sample */
-#define PROFILE_MAX_LABELS 64    /* of one sample */
+#define PROFILE_MAX_TYPES    16
+#define PROFILE_MAX_FRAMES   4096 /* locations of one sample */
+#define PROFILE_MAX_LABELS   64   /* of one sample */
+#define PROFILE_MAX_COMMENTS 1024
 
 struct profile_value_type {
         uint32_t type, unit; /* strings: "samples" "count" */
@@ -47,15 +48,21 @@ struct profile_location {
 };
 
 struct profile_label {
-        uint32_t key;  /* string */
-        uint32_t str;  /* string; 0: a number */
+        uint32_t key; /* string */
+        uint32_t str; /* string; 0: a number */
         int64_t num;
         uint32_t unit; /* string, of num */
 };
 
+/* A stretch of `sample_location` (a stack) or of `label` (a label set). */
+struct profile_span {
+        uint32_t first, n;
+};
+
 struct profile_sample {
-        uint32_t first_location, n_locations; /* in `sample_location`, leaf first */
-        uint32_t first_label, n_labels;       /* in `label`, sorted by key */
+        uint32_t first_location, n_locations; /* in `sample_location`, leaf first; shared by equal stacks */
+        uint32_t first_label, n_labels;       /* in `label`, sorted by key; shared by equal sets */
+        uint32_t stack, label_set;            /* which: equal numbers, equal stacks or sets */
         /* its values: value[index * n_types + type] */
 };
 
@@ -78,11 +85,13 @@ struct profile {
         uint32_t n_labels;
         uint32_t *sample_location;
         uint32_t n_sample_locations;
+        struct profile_span *stack, *label_set;
+        uint32_t n_stacks, n_label_sets;
         struct profile_sample *sample;
         uint32_t n_samples;
         int64_t *value;
 
-        int64_t time_ns;     /* start, since the epoch */
+        int64_t time_ns; /* start, since the epoch */
         int64_t duration_ns;
         struct profile_value_type period_type;
         int64_t period;
@@ -98,9 +107,12 @@ struct profile *profile_free(struct profile *p);
 DEFINE_CLEANUP(struct profile, profile_free);
 #define _cleanup_profile_ _cleanup_(profile_free_cleanup)
 
+/* A text that is not valid UTF-8 is made so (U+FFFD); one with a NUL ends there. */
 int64_t profile_string(struct profile *p, const char *s);
 int64_t profile_string_n(struct profile *p, const char *s, size_t n);
-int64_t profile_type(struct profile *p, const char *type, const char *unit); /* index; finds or adds */
+/* Index; finds or adds. A type added to samples that are there already has the value 0 in them. */
+int64_t profile_type(struct profile *p, const char *type, const char *unit);
+/* Equal mappings but for the has_ flags are one; the flags are or-ed. */
 int64_t profile_mapping(struct profile *p, const struct profile_mapping *m);
 int64_t profile_function(struct profile *p, const struct profile_function *f);
 /* lines: innermost first. Equal locations (mapping, address, lines) are one. */
@@ -108,10 +120,17 @@ int64_t profile_location(struct profile *p, uint32_t mapping, uint64_t address,
                          const struct profile_line *lines, uint32_t n_lines);
 int profile_comment(struct profile *p, const char *text);
 
-/* Adds to the sample with these locations (leaf first) and labels (any order; they are sorted), which is made
- * when there is none. `values` has n_types entries. All types must have been added before the first sample. */
+/* Adds to the sample with these locations (leaf first) and labels (any order; they are sorted), which is
+ * made when there is none. `values` has n_types entries; sums that leave the range of int64_t stay at its
+ * end. */
 int profile_sample(struct profile *p, const uint32_t *locations, uint32_t n_locations,
                    const struct profile_label *labels, uint32_t n_labels, const int64_t *values);
+
+/* The same in steps, for callers that know a stack or a label set already: number of a stack, of a label
+ * set, and the sample made of the two. */
+int64_t profile_stack(struct profile *p, const uint32_t *locations, uint32_t n);
+int64_t profile_label_set(struct profile *p, const struct profile_label *labels, uint32_t n);
+int profile_sample_at(struct profile *p, uint32_t stack, uint32_t label_set, const int64_t *values);
 
 /* -- reading helpers -- */
 
@@ -127,12 +146,44 @@ int profile_find_type(const struct profile *p, const char *type);
 const struct profile_label *profile_find_label(const struct profile *p, const struct profile_sample *s,
                                                const char *key);
 
-/* The value of the last comment that reads "key: value" (the ledger), or NULL. */
+/* The values of sample i, n_types of them. */
+static inline const int64_t *profile_values(const struct profile *p, uint32_t i)
+{
+        return p->value + (size_t)i * p->n_types;
+}
+
+/* Whether a mapping is the kernel's: "[kernel.kallsyms]" or a module, "[name]". The bracketed names of
+ * user mappings ("[vdso]", "[heap]", "[stack]", "[anon...") are not. 0, no mapping, is not. */
+bool profile_mapping_is_kernel(const struct profile *p, uint32_t mapping);
+
+/* -- the ledger: comments that read "key: value" --
+ *
+ * A value that is a decimal integer as a whole is a count: merging adds it. Any other value is a text:
+ * merging keeps equal texts once and differing texts both, at most PROFILE_MAX_TEXTS of one key, then one
+ * that reads "(more)". A rate is therefore best told by two counts (samples expected, samples taken). */
+#define PROFILE_MAX_TEXTS 16
+
+/* The value of the last comment with this key, or NULL. */
 const char *profile_ledger(const struct profile *p, const char *key);
 
-/* Adds all of `from` to `into`: exact, values of equal samples are added; sample types are matched by name and
- * made when missing (before `into` has samples; else -EINVAL); the time range becomes the union; ledger
- * comments of both are combined: numbers are added, texts kept once. */
+/* The value of a count, `otherwise` when there is none. */
+int64_t profile_ledger_count(const struct profile *p, const char *key, int64_t otherwise);
+
+/* Sets a count, or adds to it; the line is made when missing. */
+int profile_ledger_set(struct profile *p, const char *key, int64_t value);
+int profile_ledger_add(struct profile *p, const char *key, int64_t value);
+
+/* Adds the ledger and the other comments of `from` to those of `into`, as profile_merge() does. */
+int profile_ledger_merge(struct profile *into, const struct profile *from);
+
+/* The time that was observed, the sum over all that was merged: the ledger's "observed_ns", else the
+ * duration. Smaller than duration_ns when there are gaps, larger when several hosts were merged. */
+#define PROFILE_OBSERVED "observed_ns"
+int64_t profile_observed_ns(const struct profile *p);
+
+/* Adds all of `from` to `into`: exact, values of equal samples are added; sample types are matched by name
+ * and unit and made when missing; the time range becomes the union, observed_ns the sum; the ledger lines
+ * are combined as said above; other comments are kept once. */
 int profile_merge(struct profile *into, const struct profile *from);
 
 #endif

@@ -1,0 +1,323 @@
+#include "profile/pprof.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "base/io.h"
+#include "profile/pprof_format.h"
+#include "profile/pprof_order.h"
+
+#define GZIP_LEVEL   6
+#define GZIP_WINDOW  (15 + 16) /* zlib.h, deflateInit2(): 32 KiB, with a gzip header */
+#define GZIP_MEMORY  9
+#define PLAIN_CHUNK  (64u << 10)
+#define PACKED_CHUNK (16u << 10)
+
+struct writer {
+        const struct profile *p;
+        struct pprof_order order;
+        struct buf message, inner, packed; /* one message being built, and messages in it */
+        struct buf plain;                  /* what was not yet compressed */
+        struct buf *out;
+        z_stream z;
+        bool compress, z_ready;
+};
+
+static void writer_done(struct writer *w)
+{
+        pprof_order_done(&w->order);
+        buf_free(&w->message);
+        buf_free(&w->inner);
+        buf_free(&w->packed);
+        buf_free(&w->plain);
+        if (w->z_ready)
+                deflateEnd(&w->z);
+}
+
+/* Compresses and passes on what has been written so far. */
+static int flush(struct writer *w, int mode)
+{
+        if (buf_error(&w->plain))
+                return buf_error(&w->plain);
+        if (!w->compress) {
+                buf_add(w->out, w->plain.data, w->plain.len);
+                buf_clear(&w->plain);
+                return buf_error(w->out);
+        }
+        w->z.next_in = (unsigned char *)w->plain.data;
+        w->z.avail_in = (uInt)w->plain.len;
+        int r;
+        do {
+                unsigned char *room = buf_reserve(w->out, PACKED_CHUNK);
+                if (!room)
+                        return buf_error(w->out);
+                w->z.next_out = room;
+                w->z.avail_out = PACKED_CHUNK;
+                r = deflate(&w->z, mode);
+                if (r == Z_STREAM_ERROR)
+                        return -EINVAL;
+                buf_commit(w->out, PACKED_CHUNK - w->z.avail_out);
+        } while (w->z.avail_out == 0 || (mode == Z_FINISH && r != Z_STREAM_END));
+        buf_clear(&w->plain);
+        return 0;
+}
+
+static void put_varint(struct buf *b, uint64_t v)
+{
+        unsigned char *p = buf_reserve(b, WIRE_MAX_VARINT);
+        size_t n = 0;
+
+        if (!p)
+                return;
+        while (v >= 0x80) {
+                p[n++] = (unsigned char)(v | 0x80);
+                v >>= 7;
+        }
+        p[n++] = (unsigned char)v;
+        buf_commit(b, n);
+}
+
+/* proto3 leaves out what is 0. */
+static void put_number(struct buf *b, uint32_t field, uint64_t v)
+{
+        if (!v)
+                return;
+        put_varint(b, WIRE_TAG(field, WIRE_VARINT));
+        put_varint(b, v);
+}
+
+static void put_bytes(struct buf *b, uint32_t field, const void *data, size_t n)
+{
+        put_varint(b, WIRE_TAG(field, WIRE_BYTES));
+        put_varint(b, n);
+        buf_add(b, data, n);
+}
+
+/* Puts `from` as a field into `to`, and empties it. An error in it becomes one of `to`. */
+static void put_message(struct buf *to, uint32_t field, struct buf *from)
+{
+        if (from->error && !to->error)
+                to->error = from->error;
+        put_bytes(to, field, from->data, from->len);
+        buf_clear(from);
+}
+
+/* Ends the message of a top-level field. */
+static int end_message(struct writer *w, uint32_t field)
+{
+        put_message(&w->plain, field, &w->message);
+        return w->plain.len >= PLAIN_CHUNK || buf_error(&w->plain) ? flush(w, Z_NO_FLUSH) : 0;
+}
+
+static int put_value_type(struct writer *w, uint32_t field, struct profile_value_type t)
+{
+        put_number(&w->message, VALUE_TYPE_FIELD_TYPE, w->order.string.number[t.type]);
+        put_number(&w->message, VALUE_TYPE_FIELD_UNIT, w->order.string.number[t.unit]);
+        return end_message(w, field);
+}
+
+static int put_sample(struct writer *w, uint32_t i)
+{
+        const struct profile *p = w->p;
+        const struct profile_sample *s = &p->sample[i];
+        const uint32_t *string = w->order.string.number;
+
+        for (uint32_t k = 0; k < s->n_locations; k++)
+                put_varint(&w->packed, w->order.location.number[p->sample_location[s->first_location + k]]);
+        if (s->n_locations)
+                put_message(&w->message, SAMPLE_FIELD_LOCATION_ID, &w->packed);
+        for (uint32_t k = 0; k < p->n_types; k++)
+                put_varint(&w->packed, (uint64_t)profile_values(p, i)[k]);
+        if (p->n_types)
+                put_message(&w->message, SAMPLE_FIELD_VALUE, &w->packed);
+        for (uint32_t k = 0; k < s->n_labels; k++) {
+                const struct profile_label *l = &p->label[s->first_label + k];
+                put_number(&w->inner, LABEL_FIELD_KEY, string[l->key]);
+                put_number(&w->inner, LABEL_FIELD_STR, string[l->str]);
+                put_number(&w->inner, LABEL_FIELD_NUM, (uint64_t)l->num);
+                put_number(&w->inner, LABEL_FIELD_NUM_UNIT, string[l->unit]);
+                put_message(&w->message, SAMPLE_FIELD_LABEL, &w->inner);
+        }
+        return end_message(w, PROFILE_FIELD_SAMPLE);
+}
+
+static int put_mapping(struct writer *w, uint32_t id)
+{
+        const struct profile_mapping *m = &w->p->mapping[w->order.mapping.at[id]];
+        struct buf *b = &w->message;
+
+        put_number(b, MAPPING_FIELD_ID, id);
+        put_number(b, MAPPING_FIELD_START, m->start);
+        put_number(b, MAPPING_FIELD_LIMIT, m->limit);
+        put_number(b, MAPPING_FIELD_OFFSET, m->offset);
+        put_number(b, MAPPING_FIELD_FILE, w->order.string.number[m->file]);
+        put_number(b, MAPPING_FIELD_BUILD_ID, w->order.string.number[m->build_id]);
+        put_number(b, MAPPING_FIELD_HAS_FUNCTIONS, m->has_functions);
+        put_number(b, MAPPING_FIELD_HAS_FILENAMES, m->has_filenames);
+        put_number(b, MAPPING_FIELD_HAS_LINES, m->has_lines);
+        put_number(b, MAPPING_FIELD_HAS_INLINE, m->has_inline);
+        return end_message(w, PROFILE_FIELD_MAPPING);
+}
+
+static int put_location(struct writer *w, uint32_t id)
+{
+        const struct profile_location *l = &w->p->location[w->order.location.at[id]];
+        struct buf *b = &w->message;
+
+        put_number(b, LOCATION_FIELD_ID, id);
+        put_number(b, LOCATION_FIELD_MAPPING_ID, w->order.mapping.number[l->mapping]);
+        put_number(b, LOCATION_FIELD_ADDRESS, l->address);
+        for (uint32_t i = 0; i < l->n_lines; i++) {
+                const struct profile_line *line = &w->p->line[l->first_line + i];
+                put_number(&w->inner, LINE_FIELD_FUNCTION_ID, w->order.function.number[line->function]);
+                put_number(&w->inner, LINE_FIELD_LINE, (uint64_t)line->line);
+                put_message(b, LOCATION_FIELD_LINE, &w->inner);
+        }
+        put_number(b, LOCATION_FIELD_IS_FOLDED, l->folded);
+        return end_message(w, PROFILE_FIELD_LOCATION);
+}
+
+static int put_function(struct writer *w, uint32_t id)
+{
+        const struct profile_function *f = &w->p->function[w->order.function.at[id]];
+        struct buf *b = &w->message;
+
+        put_number(b, FUNCTION_FIELD_ID, id);
+        put_number(b, FUNCTION_FIELD_NAME, w->order.string.number[f->name]);
+        put_number(b, FUNCTION_FIELD_SYSTEM_NAME, w->order.string.number[f->system_name]);
+        put_number(b, FUNCTION_FIELD_FILE, w->order.string.number[f->file]);
+        put_number(b, FUNCTION_FIELD_START_LINE, (uint64_t)f->start_line);
+        return end_message(w, PROFILE_FIELD_FUNCTION);
+}
+
+static int put_string(struct writer *w, uint32_t number)
+{
+        const char *s = w->p->string[w->order.string.at[number]];
+
+        put_bytes(&w->plain, PROFILE_FIELD_STRING_TABLE, s, strlen(s));
+        return w->plain.len >= PLAIN_CHUNK || buf_error(&w->plain) ? flush(w, Z_NO_FLUSH) : 0;
+}
+
+static int put_range(struct writer *w, int (*put)(struct writer *, uint32_t), uint32_t first, uint32_t n)
+{
+        for (uint32_t i = 0; i < n; i++) {
+                int r = put(w, first + i);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static int put_samples(struct writer *w)
+{
+        for (uint32_t i = 0; i < w->p->n_samples; i++) {
+                int r = put_sample(w, w->order.sample[i]);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static int put_header(struct writer *w)
+{
+        const struct profile *p = w->p;
+        const uint32_t *string = w->order.string.number;
+
+        put_number(&w->plain, PROFILE_FIELD_TIME_NANOS, (uint64_t)p->time_ns);
+        put_number(&w->plain, PROFILE_FIELD_DURATION_NANOS, (uint64_t)p->duration_ns);
+        if (p->period_type.type || p->period_type.unit) {
+                int r = put_value_type(w, PROFILE_FIELD_PERIOD_TYPE, p->period_type);
+                if (r < 0)
+                        return r;
+        }
+        put_number(&w->plain, PROFILE_FIELD_PERIOD, (uint64_t)p->period);
+        for (uint32_t i = 0; i < p->n_comments; i++)
+                put_varint(&w->packed, string[p->comment[i]]);
+        if (p->n_comments)
+                put_message(&w->plain, PROFILE_FIELD_COMMENT, &w->packed);
+        put_number(&w->plain, PROFILE_FIELD_DEFAULT_SAMPLE_TYPE, string[p->default_type]);
+        return 0;
+}
+
+static int put_profile(struct writer *w)
+{
+        int r;
+
+        for (uint32_t i = 0; i < w->p->n_types; i++)
+                if ((r = put_value_type(w, PROFILE_FIELD_SAMPLE_TYPE, w->p->type[i])) < 0)
+                        return r;
+        if ((r = put_samples(w)) < 0 || (r = put_range(w, put_mapping, 1, w->order.mapping.n)) < 0 ||
+            (r = put_range(w, put_location, 1, w->order.location.n)) < 0 ||
+            (r = put_range(w, put_function, 1, w->order.function.n)) < 0 ||
+            (r = put_range(w, put_string, 0, w->order.string.n)) < 0)
+                return r;
+        return put_header(w);
+}
+
+int pprof_write(const struct profile *p, bool compress, struct buf *out)
+{
+        _cleanup_(writer_done) struct writer w = {.p = p, .out = out, .compress = compress};
+
+        int r = pprof_order_make(&w.order, p);
+        if (r < 0)
+                return r;
+        if (compress) {
+                if (deflateInit2(&w.z, GZIP_LEVEL, Z_DEFLATED, GZIP_WINDOW, GZIP_MEMORY,
+                                 Z_DEFAULT_STRATEGY) != Z_OK)
+                        return -ENOMEM;
+                w.z_ready = true;
+        }
+        r = put_profile(&w);
+        if (r < 0)
+                return r;
+        return flush(&w, Z_FINISH);
+}
+
+/* A new file; one of this name that a killed writer left behind is removed. */
+static int create_new(const char *path)
+{
+        int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+        int fd = open(path, flags, 0666);
+
+        if (fd < 0 && errno == EEXIST && unlink(path) == 0)
+                fd = open(path, flags, 0666);
+        return fd < 0 ? -errno : fd;
+}
+
+int pprof_write_file(const struct profile *p, const char *path)
+{
+        _cleanup_buf_ struct buf bytes = {0};
+        _cleanup_free_ char *temporary = NULL, *directory = NULL;
+        const char *slash = strrchr(path, '/');
+
+        int r = pprof_write(p, true, &bytes);
+        if (r < 0)
+                return r;
+        if (asprintf(&temporary, "%s.tmp-%d", path, (int)gettid()) < 0)
+                return -ENOMEM;
+        if (slash)
+                directory = slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+        else
+                directory = strdup(".");
+        if (!directory)
+                return -ENOMEM;
+
+        _cleanup_close_ int fd = create_new(temporary);
+        if (fd < 0)
+                return fd;
+        r = write_all(fd, bytes.data, bytes.len);
+        if (r == 0 && (fsync(fd) < 0 || rename(temporary, path) < 0))
+                r = -errno;
+        if (r < 0) {
+                unlink(temporary);
+                return r;
+        }
+        /* The rename itself is durable only once its directory is. */
+        _cleanup_close_ int directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (directory_fd < 0 || fsync(directory_fd) < 0)
+                return -errno;
+        return 0;
+}

@@ -1,0 +1,189 @@
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/io.h"
+#include "profile/pprof.h"
+#include "tests/profile/sample_profile.h"
+
+static struct profile *make_profile(bool backwards)
+{
+        static const struct {
+                const char *comm;
+                int64_t pid;
+                const char *stack;
+                int64_t samples;
+        } rows[] = {
+                        {"app", 7, "main;work", 30},
+                        {"app", 7, "main;work;outer+inner", 12},
+                        {"db", 9, "main;read;[k]sys_read", 5},
+                        {"db", 9, "[k]swapper", 1},
+        };
+        struct profile *p = test_new_profile();
+
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                size_t k = backwards ? ARRAY_SIZE(rows) - 1 - i : i;
+                test_add(p, rows[k].comm, rows[k].pid, rows[k].stack, rows[k].samples);
+        }
+        assert_int_equal(profile_comment(p, "host: x"), 0);
+        p->time_ns = 1764554400000000000;
+        p->duration_ns = 60000000000;
+        return p;
+}
+
+static void test_round_trip(void **state)
+{
+        _cleanup_profile_ struct profile *p = make_profile(false), *back = NULL;
+        _cleanup_buf_ struct buf bytes = {0};
+        const char *error = NULL;
+
+        assert_int_equal(pprof_write(p, true, &bytes), 0);
+        assert_int_equal(pprof_read(bytes.data, bytes.len, 0, &back, &error), 0);
+        assert_int_equal(back->n_samples, 4);
+        assert_int_equal(back->n_types, 2);
+        assert_int_equal(test_value(back, "app", 7, "main;work", "samples"), 30);
+        assert_int_equal(test_value(back, "app", 7, "main;work;outer+inner", "cpu"), 120000000);
+        assert_int_equal(test_value(back, "db", 9, "main;read;[k]sys_read", "samples"), 5);
+        assert_int_equal(test_value(back, "db", 9, "[k]swapper", "samples"), 1);
+        assert_int_equal(back->time_ns, 1764554400000000000);
+        assert_int_equal(back->duration_ns, 60000000000);
+        assert_int_equal(back->period, 10000000);
+        assert_string_equal(back->string[back->period_type.type], "cpu");
+        assert_string_equal(profile_ledger(back, "host"), "x");
+        for (uint32_t i = 1; i < back->n_mappings; i++)
+                if (back->mapping[i].file && back->string[back->mapping[i].file][0] == '/') {
+                        assert_string_equal(back->string[back->mapping[i].build_id], "00aa11bb");
+                        assert_true(back->mapping[i].has_functions);
+                        assert_int_equal(back->mapping[i].limit, 0x200000);
+                }
+}
+
+static void test_equal_profiles_are_equal_files(void **state)
+{
+        _cleanup_profile_ struct profile *p = make_profile(false), *q = make_profile(true), *back = NULL;
+        _cleanup_buf_ struct buf a = {0}, b = {0}, c = {0};
+
+        assert_int_equal(pprof_write(p, true, &a), 0);
+        assert_int_equal(pprof_write(q, true, &b), 0);
+        assert_int_equal(a.len, b.len);
+        assert_memory_equal(a.data, b.data, a.len);
+        assert_int_equal(pprof_read(a.data, a.len, 0, &back, NULL), 0);
+        assert_int_equal(pprof_write(back, true, &c), 0);
+        assert_int_equal(a.len, c.len);
+        assert_memory_equal(a.data, c.data, a.len);
+}
+
+static void test_a_file_is_written_whole_or_not(void **state)
+{
+        char dir[] = "/tmp/test_pprof.XXXXXX", path[64], missing[64];
+        _cleanup_profile_ struct profile *p = make_profile(false), *back = NULL;
+
+        assert_non_null(mkdtemp(dir));
+        snprintf(path, sizeof(path), "%s/a.pb.gz", dir);
+        snprintf(missing, sizeof(missing), "%s/no/a.pb.gz", dir);
+        assert_int_equal(pprof_write_file(p, path), 0);
+        assert_int_equal(pprof_write_file(p, path), 0);
+        assert_int_equal(pprof_write_file(p, missing), -ENOENT);
+        assert_int_equal(pprof_read_file(path, &back, NULL), 0);
+        assert_int_equal(test_total(back, "samples"), 48);
+        unlink(path);
+        assert_int_equal(rmdir(dir), 0); /* nothing else is there */
+}
+
+/* A profile by hand, from the format's description: one sample with the value 5 in location 99 of function
+ * "f", ids not dense, fields not packed, string table first, an unknown field in between. */
+static const unsigned char by_hand[] = {
+                0x32, 0x00,                               /* string_table "" */
+                0x32, 0x01, 'f',                          /* 1 */
+                0x32, 0x01, 't',                          /* 2 */
+                0xa2, 0x06, 0x02, 'z',  'z',              /* field 100, not known */
+                0x0a, 0x04, 0x08, 0x02, 0x10, 0x02,       /* sample_type { t t } */
+                0x12, 0x05, 0x08, 0xe7, 0x07, 0x10, 0x05, /* sample { location_id 999, value 5 } */
+                0x22, 0x0b, 0x08, 0xe7, 0x07, 0x18, 0x10, /* location { id 999, address 16, */
+                0x22, 0x04, 0x08, 0x07, 0x10, 0x2a,       /*   line { function_id 7, line 42 } } */
+                0x2a, 0x04, 0x08, 0x07, 0x10, 0x01,       /* function { id 7, name f } */
+};
+
+static void test_reads_what_others_may_write(void **state)
+{
+        _cleanup_profile_ struct profile *p = NULL;
+        const char *error = NULL;
+
+        assert_int_equal(pprof_read(by_hand, sizeof(by_hand), 0, &p, &error), 0);
+        assert_int_equal(p->n_samples, 1);
+        assert_int_equal(profile_values(p, 0)[0], 5);
+        const struct profile_location *l = &p->location[p->sample_location[0]];
+        assert_int_equal(l->address, 16);
+        assert_int_equal(l->mapping, 0);
+        assert_int_equal(p->line[l->first_line].line, 42);
+        assert_string_equal(p->string[p->function[p->line[l->first_line].function].name], "f");
+}
+
+static void test_says_what_is_wrong(void **state)
+{
+        struct profile *p = NULL;
+        unsigned char bytes[sizeof(by_hand)];
+        const char *error = NULL;
+
+        for (size_t n = 0; n < sizeof(by_hand); n++) { /* cut short anywhere */
+                error = NULL;
+                int r = pprof_read(by_hand, n, 0, &p, &error);
+                if (r == 0)
+                        p = profile_free(p);
+                else
+                        assert_non_null(error);
+        }
+        memcpy(bytes, by_hand, sizeof(bytes));
+        bytes[1] = 1;
+        assert_int_equal(pprof_read(bytes, sizeof(bytes), 0, &p, &error), -EBADMSG);
+        memcpy(bytes, by_hand, sizeof(bytes));
+        bytes[sizeof(by_hand) - 1] = 3; /* the function's name */
+        assert_int_equal(pprof_read(bytes, sizeof(bytes), 0, &p, &error), -EBADMSG);
+        assert_string_equal(error, "a string index is past the end of the string table");
+        bytes[sizeof(by_hand) - 1] = 1;
+        bytes[sizeof(by_hand) - 3] = 6; /* its id */
+        assert_int_equal(pprof_read(bytes, sizeof(bytes), 0, &p, &error), -EBADMSG);
+        assert_string_equal(error, "a line names a function that is not there");
+        bytes[sizeof(by_hand) - 3] = 0;
+        assert_int_equal(pprof_read(bytes, sizeof(bytes), 0, &p, &error), -EBADMSG);
+        assert_string_equal(error, "a mapping, function or location has no id, or the id 0");
+}
+
+static void test_sizes_are_bounded(void **state)
+{
+        _cleanup_profile_ struct profile *p = make_profile(false);
+        struct profile *back = NULL;
+        _cleanup_buf_ struct buf plain = {0}, gz = {0};
+        const char *error = NULL;
+
+        assert_int_equal(pprof_write(p, false, &plain), 0);
+        assert_int_equal(pprof_write(p, true, &gz), 0);
+        assert_int_equal(pprof_read(gz.data, gz.len, plain.len - 1, &back, &error), -EFBIG);
+        assert_int_equal(pprof_read(plain.data, plain.len, plain.len - 1, &back, &error), -EFBIG);
+        assert_int_equal(pprof_read(gz.data, gz.len - 1, 0, &back, &error), -EBADMSG);
+        assert_string_equal(error, "its gzip data is damaged or cut short");
+        assert_int_equal(pprof_read(gz.data, gz.len, plain.len, &back, &error), 0);
+        profile_free(back);
+        assert_int_equal(pprof_read("", 0, 0, &back, &error), -EBADMSG);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                        cmocka_unit_test(test_round_trip),
+                        cmocka_unit_test(test_equal_profiles_are_equal_files),
+                        cmocka_unit_test(test_a_file_is_written_whole_or_not),
+                        cmocka_unit_test(test_reads_what_others_may_write),
+                        cmocka_unit_test(test_says_what_is_wrong),
+                        cmocka_unit_test(test_sizes_are_bounded),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
