@@ -196,7 +196,9 @@ static int64_t intern_sample(struct window *w, uint32_t stack, uint32_t labels)
 
         if (id != IDTABLE_NONE)
                 return id;
-        if (array_grow((void **)&w->sample, &w->cap_samples, w->n_samples + 1ull, sample_size(w)) < 0)
+        int no_room;
+        w->sample = array_grown(w->sample, &w->cap_samples, w->n_samples + 1ull, sample_size(w), &no_room);
+        if (no_room)
                 return -ENOMEM;
         id = w->n_samples;
         memset(sample_at(w, id), 0, sample_size(w));

@@ -8,11 +8,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/hash.h"
 #include "base/idtable.h"
 #include "base/utf8.h"
 
-#define MAX_ITEMS   (UINT32_MAX / 2) /* of any array: ids and indices stay clear of IDTABLE_NONE */
 #define ARENA_CHUNK (64u << 10)
 
 struct chunk {
@@ -29,34 +29,6 @@ struct profile_index {
         size_t chunk_used, chunk_size;
 };
 
-/* Room for `need` items; the array is moved when it is too small. */
-static void *grown(void *array, uint32_t *cap, uint64_t need, size_t size, int *ret_error)
-{
-        *ret_error = 0;
-        if (need <= *cap)
-                return array;
-        if (need > MAX_ITEMS) {
-                *ret_error = -E2BIG;
-                return array;
-        }
-        uint64_t n = MAX_OF(need, (uint64_t)*cap + *cap / 2);
-        n = MIN_OF(MAX_OF(n, 16u), (uint64_t)MAX_ITEMS);
-        void *moved = reallocarray(array, n, size);
-        if (!moved) {
-                *ret_error = -ENOMEM;
-                return array;
-        }
-        *cap = (uint32_t)n;
-        return moved;
-}
-
-#define ENSURE(array, cap, need)                                                     \
-        ({                                                                           \
-                int _error;                                                          \
-                (array) = grown((array), &(cap), (need), sizeof(*(array)), &_error); \
-                _error;                                                              \
-        })
-
 int profile_new(struct profile **ret)
 {
         _cleanup_profile_ struct profile *p = calloc(1, sizeof(*p));
@@ -68,9 +40,9 @@ int profile_new(struct profile **ret)
 
         struct profile_index *x = p->index;
         int r = 0;
-        if ((r = ENSURE(p->mapping, x->cap_mapping, 1)) < 0 ||
-            (r = ENSURE(p->function, x->cap_function, 1)) < 0 ||
-            (r = ENSURE(p->location, x->cap_location, 1)) < 0)
+        if ((r = ARRAY_ROOM(p->mapping, x->cap_mapping, 1)) < 0 ||
+            (r = ARRAY_ROOM(p->function, x->cap_function, 1)) < 0 ||
+            (r = ARRAY_ROOM(p->location, x->cap_location, 1)) < 0)
                 return r;
         p->mapping[0] = (struct profile_mapping){0};
         p->function[0] = (struct profile_function){0};
@@ -186,7 +158,7 @@ static int64_t string_add(struct profile *p, const char *s, size_t n)
         if (id != IDTABLE_NONE)
                 return id;
 
-        int r = ENSURE(p->string, x->cap_string, (uint64_t)p->n_strings + 1);
+        int r = ARRAY_ROOM(p->string, x->cap_string, (uint64_t)p->n_strings + 1);
         if (r < 0)
                 return r;
         const char *copy = arena_copy(x, s, n);
@@ -240,7 +212,7 @@ static int widen_values(struct profile *p)
 
         if (!p->n_samples)
                 return 0;
-        int r = ENSURE(p->value, p->index->cap_value, (uint64_t)p->n_samples * new);
+        int r = ARRAY_ROOM(p->value, p->index->cap_value, (uint64_t)p->n_samples * new);
         if (r < 0)
                 return r;
         for (uint32_t i = p->n_samples; i-- > 0;) {
@@ -301,7 +273,7 @@ int64_t profile_mapping(struct profile *p, const struct profile_mapping *m)
                 old->has_inline |= m->has_inline;
                 return id;
         }
-        int r = ENSURE(p->mapping, x->cap_mapping, (uint64_t)p->n_mappings + 1);
+        int r = ARRAY_ROOM(p->mapping, x->cap_mapping, (uint64_t)p->n_mappings + 1);
         if (r < 0)
                 return r;
         r = idtable_add(&x->mapping, hash, p->n_mappings, mapping_hash, p);
@@ -337,7 +309,7 @@ int64_t profile_function(struct profile *p, const struct profile_function *f)
         uint32_t id = idtable_find(&x->function, hash, function_equal, p, f);
         if (id != IDTABLE_NONE)
                 return id;
-        int r = ENSURE(p->function, x->cap_function, (uint64_t)p->n_functions + 1);
+        int r = ARRAY_ROOM(p->function, x->cap_function, (uint64_t)p->n_functions + 1);
         if (r < 0)
                 return r;
         r = idtable_add(&x->function, hash, p->n_functions, function_hash, p);
@@ -400,10 +372,10 @@ int64_t profile_location(struct profile *p, uint32_t mapping, uint64_t address,
         if (id != IDTABLE_NONE)
                 return id;
 
-        int r = ENSURE(p->location, x->cap_location, (uint64_t)p->n_locations + 1);
+        int r = ARRAY_ROOM(p->location, x->cap_location, (uint64_t)p->n_locations + 1);
         if (r < 0)
                 return r;
-        r = ENSURE(p->line, x->cap_line, (uint64_t)p->n_lines + n_lines);
+        r = ARRAY_ROOM(p->line, x->cap_line, (uint64_t)p->n_lines + n_lines);
         if (r < 0)
                 return r;
         r = idtable_add(&x->location, hash, p->n_locations, location_hash, p);
@@ -455,10 +427,10 @@ int64_t profile_stack(struct profile *p, const uint32_t *locations, uint32_t n)
         if (id != IDTABLE_NONE)
                 return id;
 
-        int r = ENSURE(p->stack, x->cap_stack, (uint64_t)p->n_stacks + 1);
+        int r = ARRAY_ROOM(p->stack, x->cap_stack, (uint64_t)p->n_stacks + 1);
         if (r < 0)
                 return r;
-        r = ENSURE(p->sample_location, x->cap_sample_location, (uint64_t)p->n_sample_locations + n);
+        r = ARRAY_ROOM(p->sample_location, x->cap_sample_location, (uint64_t)p->n_sample_locations + n);
         if (r < 0)
                 return r;
         r = idtable_add(&x->stack, hash, p->n_stacks, stack_hash, p);
@@ -541,10 +513,10 @@ int64_t profile_label_set(struct profile *p, const struct profile_label *labels,
         if (id != IDTABLE_NONE)
                 return id;
 
-        int r = ENSURE(p->label_set, x->cap_label_set, (uint64_t)p->n_label_sets + 1);
+        int r = ARRAY_ROOM(p->label_set, x->cap_label_set, (uint64_t)p->n_label_sets + 1);
         if (r < 0)
                 return r;
-        r = ENSURE(p->label, x->cap_label, (uint64_t)p->n_labels + n);
+        r = ARRAY_ROOM(p->label, x->cap_label, (uint64_t)p->n_labels + n);
         if (r < 0)
                 return r;
         r = idtable_add(&x->label_set, hash, p->n_label_sets, label_set_hash, p);
@@ -583,10 +555,11 @@ int profile_sample_at(struct profile *p, uint32_t stack, uint32_t label_set, con
         uint32_t id = idtable_find(&x->sample, hash, sample_equal, p, &key);
 
         if (id == IDTABLE_NONE) {
-                int r = ENSURE(p->sample, x->cap_sample, (uint64_t)p->n_samples + 1);
+                int r = ARRAY_ROOM(p->sample, x->cap_sample, (uint64_t)p->n_samples + 1);
                 if (r < 0)
                         return r;
-                r = ENSURE(p->value, x->cap_value, ((uint64_t)p->n_samples + 1) * MAX_OF(p->n_types, 1u));
+                r = ARRAY_ROOM(p->value, x->cap_value,
+                               ((uint64_t)p->n_samples + 1) * MAX_OF(p->n_types, 1u));
                 if (r < 0)
                         return r;
                 r = idtable_add(&x->sample, hash, p->n_samples, sample_hash, p);
@@ -630,7 +603,7 @@ int profile_comment(struct profile *p, const char *text)
         int64_t s = profile_string(p, text);
         if (s < 0)
                 return (int)s;
-        int r = ENSURE(p->comment, p->index->cap_comment, (uint64_t)p->n_comments + 1);
+        int r = ARRAY_ROOM(p->comment, p->index->cap_comment, (uint64_t)p->n_comments + 1);
         if (r < 0)
                 return r;
         p->comment[p->n_comments++] = (uint32_t)s;
