@@ -96,8 +96,8 @@ static void mutate_once(struct buf *b, const struct buf *other, uint64_t *rng, s
                 break;
         case 3:
                 v = limits[below(rng, ARRAY_SIZE(limits))];
-                n = MIN_OF((size_t)1 << below(rng, 4), b->len - at);
-                memcpy(b->data + at, &v, n);
+                n = (size_t)1 << below(rng, 4); /* a byte to eight */
+                memcpy(b->data + at, &v, MIN_OF(n, b->len - at));
                 break;
         case 4: /* cut */
                 replace(b, at, MIN_OF(n, b->len - at), NULL, 0);
