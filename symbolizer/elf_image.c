@@ -260,6 +260,7 @@ int elf_image_section_header(const struct elf_image *e, uint32_t index, struct e
 
         *ret = (struct elf_section){
                         .address = s->header.sh_addr,
+                        .size = s->header.sh_size,
                         .type = s->header.sh_type,
                         .flags = s->header.sh_flags,
                         .link = s->header.sh_link,

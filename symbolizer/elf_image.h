@@ -22,6 +22,7 @@ struct span { /* bytes that may be read; data NULL: not there */
 struct elf_section {
         struct span bytes;  /* inflated; empty for SHT_NOBITS */
         uint64_t address;   /* sh_addr */
+        uint64_t size;      /* sh_size: as stored, also of SHT_NOBITS */
         uint32_t type;      /* sh_type */
         uint64_t flags;
         uint32_t link, info;

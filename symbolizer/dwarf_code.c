@@ -1,0 +1,447 @@
+#include "symbolizer/dwarf_code.h"
+#include "symbolizer/dwarf_form.h"
+
+/* Deeper DIEs are passed over without being looked at; compilers stay below 100. */
+#define MAX_DIE_DEPTH 2048
+
+#define ROW_NO_FILE UINT16_MAX
+
+struct dwarf_level { /* what the children of a DIE are in */
+        uint32_t node;
+        uint32_t depth; /* of functions and inlined calls */
+        bool in_function;
+};
+
+struct dwarf_open { /* an interval that the sweep is inside of */
+        uint64_t hi;
+        uint32_t id, depth;
+};
+
+/* -- flattening -- */
+
+int dwarf_add_interval(struct dwarf_walker *w, struct dwarf_budget *budget, const struct dwarf_text *text,
+                       struct dwarf_interval i)
+{
+        int64_t range = dwarf_text_find(text, i.lo);
+        int r;
+
+        if (range < 0)
+                return 0;
+        if (i.hi > text->range[range].hi)
+                i.hi = text->range[range].hi;
+        r = DWARF_GROW(budget, w->interval, w->cap_intervals, w->n_intervals);
+        if (r < 0)
+                return r;
+        w->interval[w->n_intervals++] = i;
+        return 0;
+}
+
+static int compare_intervals(const void *a, const void *b)
+{
+        const struct dwarf_interval *x = a, *y = b;
+
+        if (x->lo != y->lo)
+                return x->lo < y->lo ? -1 : 1;
+        if (x->depth != y->depth)
+                return x->depth < y->depth ? -1 : 1;
+        if (x->hi != y->hi)
+                return x->hi > y->hi ? -1 : 1;
+        return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int add_edge(struct dwarf_walker *w, struct dwarf_budget *budget, uint64_t start, uint32_t id)
+{
+        int r;
+
+        if (w->n_edges && w->edge[w->n_edges - 1].start == start) {
+                w->edge[w->n_edges - 1].id = id;
+                return 0;
+        }
+        if (w->n_edges && w->edge[w->n_edges - 1].id == id)
+                return 0;
+        r = DWARF_GROW(budget, w->edge, w->cap_edges, w->n_edges);
+        if (r < 0)
+                return r;
+        w->edge[w->n_edges++] = (struct dwarf_edge){start, id};
+        return 0;
+}
+
+/* Leaves the intervals that end at or before `end`. */
+static int close_until(struct dwarf_walker *w, struct dwarf_budget *budget, uint64_t *n_open, uint64_t end)
+{
+        while (*n_open && w->open[*n_open - 1].hi <= end) {
+                uint64_t at = w->open[*n_open - 1].hi;
+                int r;
+
+                while (*n_open && w->open[*n_open - 1].hi <= at)
+                        --*n_open;
+                r = add_edge(w, budget, at, *n_open ? w->open[*n_open - 1].id : 0);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+int dwarf_flatten(struct dwarf_walker *w, struct dwarf_budget *budget)
+{
+        uint64_t n_open = 0;
+        int r;
+
+        w->n_edges = 0;
+        for (uint64_t i = 1; i < w->n_intervals; i++)
+                if (compare_intervals(&w->interval[i - 1], &w->interval[i]) > 0) {
+                        qsort(w->interval, w->n_intervals, sizeof(*w->interval), compare_intervals);
+                        break;
+                }
+
+        for (uint64_t i = 0; i < w->n_intervals; i++) {
+                struct dwarf_interval v = w->interval[i];
+
+                r = close_until(w, budget, &n_open, v.lo);
+                if (r < 0)
+                        return r;
+                /* What is inlined cannot reach beyond what it is inlined into. */
+                if (n_open && v.hi > w->open[n_open - 1].hi && v.depth > w->open[n_open - 1].depth)
+                        v.hi = w->open[n_open - 1].hi;
+                r = DWARF_GROW(budget, w->open, w->cap_open, n_open);
+                if (r < 0)
+                        return r;
+                w->open[n_open++] = (struct dwarf_open){v.hi, v.id, v.depth};
+                r = add_edge(w, budget, v.lo, v.id);
+                if (r < 0)
+                        return r;
+        }
+        return close_until(w, budget, &n_open, UINT64_MAX);
+}
+
+/* -- the walk -- */
+
+struct code_die {
+        struct dwarf_extent extent;
+        uint64_t call_file, call_line, sibling;
+        bool is_declaration;
+};
+
+struct walk {
+        struct dwarf_walker *w;
+        struct dwarf_unit *u;
+        const struct dwarf_text *text;
+        struct dwarf_budget *budget;
+        struct dwarf_cursor c;
+        uint64_t max_intervals;
+        uint32_t node, depth; /* of the intervals being added */
+};
+
+static void read_code_die(struct walk *k, const struct dwarf_abbrev *a, struct code_die *ret)
+{
+        *ret = (struct code_die){0};
+        for (uint32_t i = 0; i < a->n; i++) {
+                const struct dwarf_abbrev_attr *s = &k->w->abbrevs.attr[a->first + i];
+                struct dwarf_value v = dwarf_read_form(&k->c, k->u, s->form, s->implicit);
+
+                switch (s->attr) {
+                case DW_AT_low_pc:
+                        ret->extent.low = v;
+                        break;
+                case DW_AT_high_pc:
+                        ret->extent.high = v;
+                        break;
+                case DW_AT_ranges:
+                        ret->extent.ranges = v;
+                        break;
+                case DW_AT_call_file:
+                        ret->call_file = v.u;
+                        break;
+                case DW_AT_call_line:
+                        ret->call_line = v.u;
+                        break;
+                case DW_AT_sibling:
+                        ret->sibling = v.form == DW_FORM_ref_addr ? v.u - k->u->offset : v.u;
+                        break;
+                case DW_AT_declaration:
+                        ret->is_declaration = v.u != 0;
+                        break;
+                }
+        }
+}
+
+/* Jumps to a DIE's sibling; false when the attribute does not point forward within the unit. */
+static bool skip_to(struct walk *k, uint64_t sibling)
+{
+        const uint8_t *unit = k->u->file->info.data + k->u->offset;
+
+        if (sibling >= k->u->end - k->u->offset || unit + sibling <= k->c.p)
+                return false;
+        k->c.p = unit + sibling;
+        return true;
+}
+
+static int on_range(void *ctx, uint64_t lo, uint64_t hi)
+{
+        struct walk *k = ctx;
+
+        if (k->w->n_intervals >= k->max_intervals)
+                return -EBADMSG;
+        return dwarf_add_interval(k->w, k->budget, k->text,
+                                  (struct dwarf_interval){lo, hi, k->node, k->depth});
+}
+
+static int add_node(struct walk *k, uint64_t die, uint16_t tag, const struct code_die *d,
+                    const struct dwarf_level *l)
+{
+        struct dwarf_walker *w = k->w;
+        uint64_t before = w->n_intervals;
+        int r = DWARF_GROW(k->budget, w->node, w->cap_nodes, w->n_nodes);
+
+        if (r < 0)
+                return r;
+        k->node = (uint32_t)w->n_nodes;
+        k->depth = l->depth + 1;
+        r = dwarf_extent_ranges(k->u, &d->extent, on_range, k);
+        if (r < 0)
+                return r;
+        if (w->n_intervals == before) { /* dropped by the linker, or an empty place */
+                k->node = l->node;
+                k->depth = l->depth;
+                return 0;
+        }
+        w->node[w->n_nodes++] = (struct dwarf_node){
+                        .die = (uint32_t)die,
+                        .parent = tag == DW_TAG_inlined_subroutine ? l->node : 0,
+                        .call_line = d->call_line > UINT32_MAX ? 0 : (uint32_t)d->call_line,
+                        .call_file = d->call_file >= ROW_NO_FILE ? ROW_NO_FILE : (uint16_t)d->call_file,
+        };
+        return 0;
+}
+
+/* Passes over a DIE that is no function. True: its children come next. Types are jumped over where the DIE
+ * says where it ends, but not within functions: GCC puts the bodies of lambdas there. */
+static bool pass_over(struct walk *k, const struct dwarf_abbrev *a, bool in_function)
+{
+        bool jump = a->has_children && a->has_sibling && !in_function && a->tag != DW_TAG_namespace &&
+                    a->tag != DW_TAG_module && a->tag != DW_TAG_lexical_block;
+
+        if (!jump && a->size >= 0) {
+                cursor_skip(&k->c, (uint64_t)a->size);
+                return a->has_children;
+        }
+        for (uint32_t i = 0; i < a->n; i++) {
+                const struct dwarf_abbrev_attr *s = &k->w->abbrevs.attr[a->first + i];
+                struct dwarf_value v = dwarf_read_form(&k->c, k->u, s->form, s->implicit);
+
+                if (jump && s->attr == DW_AT_sibling && v.form != DW_FORM_ref_addr && skip_to(k, v.u))
+                        return false;
+        }
+        return a->has_children;
+}
+
+static int walk_dies(struct walk *k)
+{
+        struct dwarf_walker *w = k->w;
+        const uint8_t *unit = k->u->file->info.data + k->u->offset;
+        uint32_t level = 0;
+        uint64_t n_dies = 0;
+        int r;
+
+        w->level[0] = (struct dwarf_level){0};
+        while (k->c.p < k->c.end) {
+                const uint8_t *die = k->c.p;
+                uint64_t code = cursor_uleb(&k->c);
+                const struct dwarf_abbrev *a;
+                struct dwarf_level *l;
+                struct code_die d;
+                bool descend;
+
+                if (code == 0) {
+                        if (level <= 1)
+                                break;
+                        level--;
+                        continue;
+                }
+                if (k->c.bad || code >= w->abbrevs.n || w->abbrevs.abbrev[code].tag == 0)
+                        break;
+                if ((++n_dies & 63) == 0 && !dwarf_work(k->budget, 64))
+                        return -E2BIG;
+
+                a = &w->abbrevs.abbrev[code];
+                l = level < MAX_DIE_DEPTH ? &w->level[level] : NULL;
+                k->node = l ? l->node : 0;
+                k->depth = l ? l->depth : 0;
+                if (!l || level == 0 ||
+                    (a->tag != DW_TAG_subprogram && a->tag != DW_TAG_inlined_subroutine)) {
+                        descend = pass_over(k, a, level == 0 || !l || l->in_function);
+                        if (l && descend && level + 1 < MAX_DIE_DEPTH)
+                                w->level[level + 1] = *l;
+                } else {
+                        read_code_die(k, a, &d);
+                        if (k->c.bad)
+                                break;
+                        descend = a->has_children;
+                        if (!dwarf_extent_is_empty(&d.extent)) {
+                                r = add_node(k, (uint64_t)(die - unit), a->tag, &d, l);
+                                if (r < 0)
+                                        return r;
+                        } else if (d.is_declaration && descend && d.sibling && skip_to(k, d.sibling)) {
+                                descend = false;
+                        }
+                        if (descend && level + 1 < MAX_DIE_DEPTH)
+                                w->level[level + 1] = (struct dwarf_level){k->node, k->depth, true};
+                }
+                if (k->c.bad)
+                        break;
+                if (descend)
+                        level++;
+                else if (level == 0)
+                        break;
+        }
+        return 0;
+}
+
+/* -- the result -- */
+
+static int copy_segments(struct dwarf_walker *w, struct dwarf_budget *budget, struct dwarf_code *c)
+{
+        uint32_t n = 0;
+
+        while (n < w->n_edges && n < UINT32_MAX && w->edge[n].start - c->base <= UINT32_MAX)
+                n++;
+        c->segment = dwarf_alloc(budget, n, sizeof(*c->segment));
+        if (!c->segment)
+                return -errno;
+        c->n_segments = n;
+        for (uint32_t i = 0; i < n; i++)
+                c->segment[i] = (struct dwarf_segment){(uint32_t)(w->edge[i].start - c->base),
+                                                       w->edge[i].id};
+        return 0;
+}
+
+#define ROW_BYTES (sizeof(uint32_t) + sizeof(uint32_t) + sizeof(uint16_t))
+
+static int copy_rows(struct dwarf_line_scratch *s, struct dwarf_budget *budget, struct dwarf_code *c)
+{
+        uint32_t n = 0;
+
+        while (n < s->n_out && n < UINT32_MAX && s->out[n].address - c->base <= UINT32_MAX)
+                n++;
+        c->row_start = dwarf_alloc(budget, n, ROW_BYTES);
+        if (!c->row_start)
+                return -errno;
+        c->n_rows = n;
+        c->row_line = c->row_start + n;
+        c->row_file = (uint16_t *)(c->row_line + n);
+        for (uint32_t i = 0; i < n; i++) {
+                c->row_start[i] = (uint32_t)(s->out[i].address - c->base);
+                c->row_line[i] = s->out[i].line;
+                c->row_file[i] = s->out[i].file < ROW_NO_FILE ? (uint16_t)s->out[i].file : ROW_NO_FILE;
+        }
+        return 0;
+}
+
+static int copy_nodes(struct dwarf_walker *w, struct dwarf_budget *budget, struct dwarf_code *c)
+{
+        c->node = dwarf_alloc(budget, w->n_nodes, sizeof(*c->node));
+        if (!c->node)
+                return -errno;
+        memcpy(c->node, w->node, w->n_nodes * sizeof(*c->node));
+        c->n_nodes = (uint32_t)w->n_nodes;
+        return 0;
+}
+
+/* Real range lists stand once in the file, and a DIE with one range takes some bytes: a unit with more
+ * ranges than this makes them out of nothing. */
+static uint64_t interval_limit(const struct dwarf_unit *u)
+{
+        const struct dwarf_file *f = u->file;
+        return 64 + (u->end - u->offset) / 2 + f->ranges.size / 4 + f->rnglists.size / 2;
+}
+
+static int build(struct dwarf_walker *w, struct dwarf_unit *dies, const struct dwarf_unit *lines,
+                 const struct dwarf_text *text, struct dwarf_code *c)
+{
+        struct dwarf_budget *budget = dies->file->budget;
+        struct span bytes = {dies->file->info.data, dies->end};
+        struct walk k = {.w = w,
+                         .u = dies,
+                         .text = text,
+                         .budget = budget,
+                         .c = dwarf_cursor_at(bytes, dies->offset + dies->header_size),
+                         .max_intervals = interval_limit(dies)};
+        int r;
+
+        if (!w->level) {
+                w->level = dwarf_alloc(budget, MAX_DIE_DEPTH, sizeof(*w->level));
+                if (!w->level)
+                        return -errno;
+        }
+        w->n_intervals = 0;
+        w->n_nodes = 0;
+        r = DWARF_GROW(budget, w->node, w->cap_nodes, 0);
+        if (r < 0)
+                return r;
+        w->node[w->n_nodes++] = (struct dwarf_node){0};
+
+        r = dwarf_abbrev_set_load(&w->abbrevs, dies);
+        if (r == 0)
+                r = walk_dies(&k);
+        if (r < 0 && r != -EBADMSG)
+                return r;
+        r = dwarf_flatten(w, budget);
+        if (r < 0)
+                return r;
+        r = dwarf_line_rows(lines, text, &w->lines);
+        if (r < 0)
+                return r;
+
+        c->base = UINT64_MAX;
+        if (w->n_edges)
+                c->base = w->edge[0].start;
+        if (w->lines.n_out && w->lines.out[0].address < c->base)
+                c->base = w->lines.out[0].address;
+        r = copy_segments(w, budget, c);
+        if (r == 0)
+                r = copy_rows(&w->lines, budget, c);
+        if (r == 0)
+                r = copy_nodes(w, budget, c);
+        return r;
+}
+
+int dwarf_code_build(struct dwarf_walker *w, struct dwarf_unit *dies, const struct dwarf_unit *lines,
+                     const struct dwarf_text *text, struct dwarf_code **ret)
+{
+        struct dwarf_budget *budget = dies->file->budget;
+        struct dwarf_code *c = dwarf_alloc(budget, 1, sizeof(*c));
+        int r;
+
+        if (!c)
+                return -errno;
+        r = build(w, dies, lines, text, c);
+        if (r < 0) {
+                dwarf_code_free(c, budget);
+                return r;
+        }
+        *ret = c;
+        return 0;
+}
+
+void dwarf_code_free(struct dwarf_code *c, struct dwarf_budget *budget)
+{
+        if (!c)
+                return;
+        dwarf_release(budget, c->node, c->n_nodes, sizeof(*c->node));
+        dwarf_release(budget, c->segment, c->n_segments, sizeof(*c->segment));
+        dwarf_release(budget, c->row_start, c->n_rows, ROW_BYTES);
+        dwarf_release(budget, c->path, c->n_files, sizeof(*c->path));
+        dwarf_release(budget, c, 1, sizeof(*c));
+}
+
+void dwarf_walker_clear(struct dwarf_walker *w, struct dwarf_budget *budget)
+{
+        dwarf_abbrev_set_clear(&w->abbrevs, budget);
+        dwarf_line_scratch_clear(&w->lines, budget);
+        dwarf_release(budget, w->node, w->cap_nodes, sizeof(*w->node));
+        dwarf_release(budget, w->interval, w->cap_intervals, sizeof(*w->interval));
+        dwarf_release(budget, w->edge, w->cap_edges, sizeof(*w->edge));
+        dwarf_release(budget, w->open, w->cap_open, sizeof(*w->open));
+        dwarf_release(budget, w->level, MAX_DIE_DEPTH, sizeof(*w->level));
+        *w = (struct dwarf_walker){0};
+}

@@ -1,0 +1,557 @@
+/* The idea: where a unit's code is stands in its unit DIE, so opening reads one DIE a unit and no more. The
+ * unit that covers an address is walked when the first of its addresses is asked for, and flattened, so that
+ * every further address costs three binary searches. Names cost nothing until asked for, and are resolved
+ * once for all places where a function was inlined. */
+#include "symbolizer/dwarf_index.h"
+
+#include <elf.h>
+
+#include "symbolizer/dwarf_code.h"
+#include "symbolizer/dwarf_names.h"
+#include "symbolizer/dwarf_split.h"
+
+#define DEFAULT_MAX_MEMORY (512ull << 20)
+#define DEFAULT_MAX_DIES   200000000ull
+#define MAX_PATH_LENGTH    4096
+
+enum { SERIAL_MAIN, SERIAL_ALT };
+
+struct dwarf_index {
+        struct dwarf_budget budget;
+        struct dwarf_file main, alt;
+        struct dwarf_split *split;
+        struct dwarf_names *names;
+        struct dwarf_walker walker;
+        struct dwarf_text text;
+        struct dwarf_interval *extent; /* [lo, hi) of unit `id` */
+        uint64_t n_extents, cap_extents;
+        struct dwarf_edge *edge; /* the same, disjoint; ids are unit numbers + 1 */
+        uint64_t n_edges, cap_edges;
+        uint32_t *rangeless; /* units that do not say where their code is, not walked yet */
+        uint64_t n_rangeless, cap_rangeless;
+};
+
+/* What is at an address. */
+struct place {
+        struct dwarf_unit *unit;
+        struct dwarf_code *code;
+        uint32_t node;
+        uint32_t row;   /* UINT32_MAX: no line information */
+        uint64_t until; /* the same answer up to here */
+};
+
+/* -- opening -- */
+
+static int add_text(struct dwarf_index *d, uint64_t lo, uint64_t size)
+{
+        int r;
+
+        if (size == 0 || lo + size < lo)
+                return 0;
+        r = DWARF_GROW(&d->budget, d->text.range, d->text.cap, d->text.n);
+        if (r < 0)
+                return r;
+        d->text.range[d->text.n++] = (struct dwarf_interval){.lo = lo, .hi = lo + size};
+        return 0;
+}
+
+static int compare_ranges(const void *a, const void *b)
+{
+        const struct dwarf_interval *x = a, *y = b;
+        return x->lo < y->lo ? -1 : x->lo > y->lo;
+}
+
+static void merge_text(struct dwarf_text *t)
+{
+        uint64_t n = 0;
+
+        qsort(t->range, t->n, sizeof(*t->range), compare_ranges);
+        for (uint64_t i = 0; i < t->n; i++) {
+                if (n && t->range[i].lo <= t->range[n - 1].hi)
+                        t->range[n - 1].hi = MAX_OF(t->range[n - 1].hi, t->range[i].hi);
+                else
+                        t->range[n++] = t->range[i];
+        }
+        t->n = n;
+}
+
+/* Executable sections; segments where there are no sections. */
+static int find_text(struct dwarf_index *d, struct elf_image *e)
+{
+        uint32_t n = elf_image_n_sections(e);
+        int r;
+
+        for (uint32_t i = 0; i < n; i++) {
+                struct elf_section s;
+                const char *name;
+
+                if (elf_image_section_header(e, i, &s, &name) < 0)
+                        continue;
+                if ((s.flags & (SHF_ALLOC | SHF_EXECINSTR)) != (SHF_ALLOC | SHF_EXECINSTR))
+                        continue;
+                r = add_text(d, s.address, s.size);
+                if (r < 0)
+                        return r;
+        }
+        for (uint32_t i = 0; d->text.n == 0 && i < elf_image_n_segments(e); i++) {
+                const struct elf_segment *s = elf_image_segment(e, i);
+
+                if (s->type != PT_LOAD || !(s->flags & PF_X))
+                        continue;
+                r = add_text(d, s->vaddr, s->memsz);
+                if (r < 0)
+                        return r;
+        }
+        merge_text(&d->text);
+        return 0;
+}
+
+struct extent_ctx {
+        struct dwarf_index *d;
+        uint32_t unit;
+};
+
+static int add_extent(void *ctx, uint64_t lo, uint64_t hi)
+{
+        struct extent_ctx *x = ctx;
+        struct dwarf_index *d = x->d;
+        int r;
+
+        if (dwarf_text_find(&d->text, lo) < 0)
+                return 0;
+        r = DWARF_GROW(&d->budget, d->extent, d->cap_extents, d->n_extents);
+        if (r < 0)
+                return r;
+        d->extent[d->n_extents++] = (struct dwarf_interval){.lo = lo, .hi = hi, .id = x->unit + 1};
+        return 0;
+}
+
+static int on_unit(void *ctx, struct dwarf_unit *u, uint32_t number, const struct dwarf_extent *x)
+{
+        struct dwarf_index *d = ctx;
+        struct extent_ctx e = {d, number};
+        int r;
+
+        if (u->is_partial)
+                return 0;
+        if (!dwarf_extent_is_empty(x))
+                return dwarf_extent_ranges(u, x, add_extent, &e);
+        r = DWARF_GROW(&d->budget, d->rangeless, d->cap_rangeless, d->n_rangeless);
+        if (r < 0)
+                return r;
+        d->rangeless[d->n_rangeless++] = number;
+        return 0;
+}
+
+/* Units may claim the same code; the table of edges has one answer for each address. */
+static int flatten_extents(struct dwarf_index *d)
+{
+        struct dwarf_walker *w = &d->walker;
+        int r;
+
+        w->n_intervals = 0;
+        for (uint64_t i = 0; i < d->n_extents; i++) {
+                r = dwarf_add_interval(w, &d->budget, &d->text, d->extent[i]);
+                if (r < 0)
+                        return r;
+        }
+        r = dwarf_flatten(w, &d->budget);
+        for (uint64_t i = 0; r == 0 && i < w->n_edges; i++) {
+                r = DWARF_GROW(&d->budget, d->edge, d->cap_edges, i);
+                if (r == 0)
+                        d->edge[i] = w->edge[i];
+        }
+        d->n_edges = r == 0 ? w->n_edges : 0;
+        return r;
+}
+
+static int open_index(struct dwarf_index *d, const struct dwarf_sources *sources)
+{
+        int r;
+
+        d->budget.max_memory = sources->max_memory ? sources->max_memory : DEFAULT_MAX_MEMORY;
+        d->budget.max_work = sources->max_dies ? sources->max_dies : DEFAULT_MAX_DIES;
+        r = dwarf_file_open(&d->main, sources->main, false, &d->budget);
+        if (r < 0)
+                return r;
+        d->main.serial = SERIAL_MAIN;
+        if (sources->alt) {
+                r = dwarf_file_open(&d->alt, sources->alt, false, &d->budget);
+                if (r == 0)
+                        r = dwarf_file_read_units(&d->alt, NULL, NULL);
+                if (r < 0 && r != -ENODATA)
+                        return r;
+                d->alt.serial = SERIAL_ALT;
+                d->main.alt = &d->alt;
+        }
+        r = dwarf_split_new(&d->split, sources, &d->budget);
+        if (r < 0)
+                return r;
+        r = dwarf_names_new(&d->names, &d->budget, &d->walker.abbrevs);
+        if (r < 0)
+                return r;
+        r = find_text(d, sources->main);
+        if (r < 0)
+                return r;
+        r = dwarf_file_read_units(&d->main, on_unit, d);
+        if (r < 0)
+                return r;
+        return flatten_extents(d);
+}
+
+int dwarf_index_new(struct dwarf_index **ret, const struct dwarf_sources *sources)
+{
+        struct dwarf_index *d;
+        int r;
+
+        /* Before it is linked an object's DWARF means nothing. */
+        if (elf_image_type(sources->main) == ET_REL)
+                return -ENODATA;
+        d = calloc(1, sizeof(*d));
+        if (!d)
+                return -ENOMEM;
+        r = open_index(d, sources);
+        if (r < 0) {
+                dwarf_index_free(d);
+                return r;
+        }
+        *ret = d;
+        return 0;
+}
+
+struct dwarf_index *dwarf_index_free(struct dwarf_index *d)
+{
+        if (!d)
+                return NULL;
+        dwarf_split_free(d->split);
+        dwarf_names_free(d->names);
+        dwarf_walker_clear(&d->walker, &d->budget);
+        dwarf_file_close(&d->main);
+        dwarf_file_close(&d->alt);
+        free(d->text.range);
+        free(d->extent);
+        free(d->edge);
+        free(d->rangeless);
+        free(d);
+        return NULL;
+}
+
+/* -- finding -- */
+
+static int walk_unit(struct dwarf_index *d, struct dwarf_unit *u)
+{
+        struct dwarf_unit *dies = NULL;
+        int r = 0;
+
+        if (u->walked)
+                return 0;
+        u->walked = true;
+        if (!dwarf_work_left(&d->budget))
+                return -E2BIG;
+        if (u->type == DW_UT_skeleton)
+                r = dwarf_split_find(d->split, u, &dies);
+        if (r < 0)
+                return r;
+        u->split = dies;
+        return dwarf_code_build(&d->walker, dies ? dies : u, u, &d->text, &u->code);
+}
+
+/* Units that do not say where their code is are walked when an address is in none of the others. */
+static int walk_rangeless(struct dwarf_index *d)
+{
+        int r = 0;
+
+        while (r == 0 && d->n_rangeless) {
+                struct extent_ctx x = {d, d->rangeless[--d->n_rangeless]};
+                struct dwarf_unit *u = &d->main.unit[x.unit];
+                const struct dwarf_code *c;
+
+                r = walk_unit(d, u);
+                c = u->code;
+                for (uint32_t i = 0; r == 0 && c && i + 1 < c->n_segments; i++)
+                        if (c->segment[i].node)
+                                r = add_extent(&x, c->base + c->segment[i].start,
+                                               c->base + c->segment[i + 1].start);
+        }
+        return r < 0 ? r : flatten_extents(d);
+}
+
+/* The last of n ascending numbers that is not above x, which the first is not: without a branch to guess. */
+static uint32_t last_not_above(const uint32_t *a, uint32_t n, size_t stride, uint32_t x)
+{
+        uint32_t at = 0;
+
+        while (n > 1) {
+                uint32_t half = n / 2;
+                at = a[(size_t)(at + half) * stride] <= x ? at + half : at;
+                n -= half;
+        }
+        return at;
+}
+
+static uint64_t find_edge(const struct dwarf_index *d, uint64_t address)
+{
+        uint64_t lo = 0, hi = d->n_edges;
+
+        while (lo < hi) {
+                uint64_t mid = (lo + hi) / 2;
+                if (d->edge[mid].start <= address)
+                        lo = mid + 1;
+                else
+                        hi = mid;
+        }
+        return lo; /* the edges before it begin at or below the address */
+}
+
+static void narrow_to(struct place *p, uint64_t limit)
+{
+        if (limit < p->until)
+                p->until = limit;
+}
+
+static void find_in_code(const struct dwarf_code *c, uint64_t address, struct place *p)
+{
+        uint64_t offset64 = address - c->base;
+        uint32_t offset = (uint32_t)offset64, i;
+
+        if (address < c->base) {
+                narrow_to(p, c->base);
+                return;
+        }
+        if (offset64 > UINT32_MAX)
+                return;
+        if (c->n_segments && c->segment[0].start <= offset) {
+                i = last_not_above(&c->segment[0].start, c->n_segments, sizeof(c->segment[0]) / 4, offset);
+                p->node = c->segment[i].node;
+                if (i + 1 < c->n_segments)
+                        narrow_to(p, c->base + c->segment[i + 1].start);
+        } else if (c->n_segments) {
+                narrow_to(p, c->base + c->segment[0].start);
+        }
+        if (c->n_rows && c->row_start[0] <= offset) {
+                i = last_not_above(c->row_start, c->n_rows, 1, offset);
+                if (c->row_file[i] != UINT16_MAX)
+                        p->row = i;
+                if (i + 1 < c->n_rows)
+                        narrow_to(p, c->base + c->row_start[i + 1]);
+        } else if (c->n_rows) {
+                narrow_to(p, c->base + c->row_start[0]);
+        }
+}
+
+/* 1: something is there; 0: nothing up to ret->until. */
+static int find_place(struct dwarf_index *d, uint64_t address, struct place *ret)
+{
+        struct place p = {.row = UINT32_MAX, .until = UINT64_MAX};
+        uint64_t next;
+        int r;
+
+        next = find_edge(d, address);
+        if (d->n_rangeless && (next == 0 || d->edge[next - 1].id == 0)) {
+                r = walk_rangeless(d);
+                if (r < 0)
+                        return r;
+                next = find_edge(d, address);
+        }
+        if (next < d->n_edges)
+                p.until = d->edge[next].start;
+        if (next > 0 && d->edge[next - 1].id) {
+                p.unit = &d->main.unit[d->edge[next - 1].id - 1];
+                if (!p.unit->walked) {
+                        r = walk_unit(d, p.unit);
+                        if (r < 0)
+                                return r;
+                }
+                p.code = p.unit->code;
+                if (p.code)
+                        find_in_code(p.code, address, &p);
+        }
+        *ret = p;
+        return p.node || p.row != UINT32_MAX;
+}
+
+/* -- what is told -- */
+
+static size_t add_part(char *text, size_t at, const char *part)
+{
+        size_t len = strnlen(part, MAX_PATH_LENGTH);
+
+        if (at >= MAX_PATH_LENGTH || len >= MAX_PATH_LENGTH - at)
+                return MAX_PATH_LENGTH;
+        memcpy(text + at, part, len);
+        return at + len;
+}
+
+/* Parts before an absolute one do not count. */
+static size_t join_path(const struct dwarf_file_name *n, char text[MAX_PATH_LENGTH])
+{
+        const char *part[] = {n->comp_dir, n->dir, n->name};
+        size_t first = 0, at = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(part); i++)
+                if (part[i] && part[i][0] == '/')
+                        first = i;
+        for (size_t i = first; i < ARRAY_SIZE(part); i++) {
+                if (!part[i] || !part[i][0])
+                        continue;
+                if (at > 0 && at < MAX_PATH_LENGTH && text[at - 1] != '/')
+                        at = add_part(text, at, "/");
+                at = add_part(text, at, part[i]);
+        }
+        return at;
+}
+
+/* Path of a file of the unit's line table; NULL in *ret: it has no such file. */
+static int find_path(struct dwarf_index *d, struct dwarf_unit *u, uint32_t number, const char **ret)
+{
+        struct dwarf_code *c = u->code;
+        struct dwarf_file_name name;
+        char text[MAX_PATH_LENGTH];
+        size_t len;
+
+        *ret = NULL;
+        if (c->path && number < c->n_files && c->path[number]) {
+                *ret = c->path[number];
+                return 0;
+        }
+        if (!dwarf_line_file(u, number, &name))
+                return 0;
+        len = join_path(&name, text);
+        if (len == 0 || len >= MAX_PATH_LENGTH)
+                return 0;
+        if (number >= c->n_files) {
+                uint32_t n = number + number / 2 + 8;
+                const char **grown = dwarf_alloc(&d->budget, n, sizeof(*grown));
+
+                if (!grown)
+                        return -errno;
+                if (c->path)
+                        memcpy(grown, c->path, c->n_files * sizeof(*grown));
+                dwarf_release(&d->budget, c->path, c->n_files, sizeof(*c->path));
+                c->path = grown;
+                c->n_files = n;
+        }
+        c->path[number] = dwarf_names_intern(d->names, text, len);
+        *ret = c->path[number];
+        return *ret ? 0 : -errno;
+}
+
+static int fill_frame(struct dwarf_index *d, const struct place *p, struct dwarf_node *node,
+                      struct dwarf_frame *f)
+{
+        struct dwarf_unit *u = p->unit->split ? p->unit->split : p->unit;
+        const struct dwarf_function *fn;
+
+        if (!node->function) {
+                int r = dwarf_names_function(d->names, u, u->offset + node->die, &node->function);
+                if (r < 0)
+                        return r;
+        }
+        fn = dwarf_names_get(d->names, node->function);
+        f->name = fn->name;
+        f->short_name = fn->short_name;
+        f->function_line = fn->line;
+        f->language = fn->language;
+        f->inlined = node->parent != 0;
+        return 0;
+}
+
+/* Chains deeper than `max` lose what is between the innermost frames and the function itself. */
+static int fill(struct dwarf_index *d, const struct place *p, struct dwarf_frame *ret, uint32_t max)
+{
+        struct dwarf_code *c = p->code;
+        uint32_t file = UINT16_MAX, line = 0, n = 0;
+        int r;
+
+        if (p->row != UINT32_MAX) {
+                file = c->row_file[p->row];
+                line = c->row_line[p->row];
+        }
+        for (uint32_t i = p->node, parent; n == 0 || i; i = parent) {
+                struct dwarf_node *node = &c->node[i];
+
+                parent = node->parent;
+                if (n < max && (n + 1 < max || !parent)) {
+                        struct dwarf_frame *f = &ret[n++];
+
+                        *f = (struct dwarf_frame){.line = line, .language = p->unit->language};
+                        r = i ? fill_frame(d, p, node, f) : 0;
+                        if (r == 0 && file != UINT16_MAX)
+                                r = find_path(d, p->unit, file, &f->file);
+                        if (r < 0)
+                                return r;
+                }
+                if (n >= max)
+                        break;
+                file = node->call_file;
+                line = node->call_line;
+        }
+        return (int)n;
+}
+
+int dwarf_index_find(struct dwarf_index *d, uint64_t address, struct dwarf_frame *ret, uint32_t max)
+{
+        struct place p;
+        int r = find_place(d, address, &p);
+
+        return r <= 0 || max == 0 ? r : fill(d, &p, ret, max);
+}
+
+int dwarf_index_range(struct dwarf_index *d, uint64_t start, uint64_t end, dwarf_segment_fn fn, void *ctx)
+{
+        struct dwarf_frame frame[DWARF_MAX_FRAMES];
+
+        while (start < end) {
+                struct place p;
+                int r = find_place(d, start, &p);
+                uint64_t hi = MIN_OF(p.until, end);
+
+                if (r > 0)
+                        r = fill(d, &p, frame, ARRAY_SIZE(frame));
+                if (r >= 0)
+                        r = fn(ctx, start, hi, frame, (uint32_t)r);
+                if (r < 0)
+                        return r;
+                start = hi;
+        }
+        return 0;
+}
+
+void dwarf_index_stats(const struct dwarf_index *d, struct dwarf_stats *ret)
+{
+        *ret = (struct dwarf_stats){
+                        .memory = d->budget.memory, .work = d->budget.work, .units = d->main.n_units};
+        for (uint64_t i = 0; i < d->main.n_units; i++)
+                ret->walked += d->main.unit[i].walked;
+}
+
+/* -- links to other files -- */
+
+const char *dwarf_alt_link(struct elf_image *e, struct span *ret_build_id)
+{
+        struct elf_section s;
+        struct dwarf_cursor c;
+        const char *name;
+        uint64_t n;
+
+        if (elf_image_section(e, ".gnu_debugaltlink", &s) >= 0) {
+                c = dwarf_cursor_at(s.bytes, 0);
+                name = cursor_string(&c);
+                if (!name || !*name)
+                        return NULL;
+                *ret_build_id = (struct span){c.p, cursor_left(&c)};
+                return name;
+        }
+        /* DWARF 5, section 7.3.6: version, whether this is the supplementary file itself, name, checksum. */
+        if (elf_image_section(e, ".debug_sup", &s) < 0)
+                return NULL;
+        c = dwarf_cursor_at(s.bytes, 0);
+        if (cursor_u16(&c) != 5 || cursor_u8(&c) != 0)
+                return NULL;
+        name = cursor_string(&c);
+        n = cursor_uleb(&c);
+        if (c.bad || !*name || n > cursor_left(&c))
+                return NULL;
+        *ret_build_id = (struct span){c.p, n};
+        return name;
+}
