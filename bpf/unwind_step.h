@@ -2,22 +2,9 @@
  * symbolizer/unwind_format.h. Written once, for the BPF program and for its user-space twin that finishes
  * deferred samples, so that both show the same stacks.
  *
- * The includer defines, before the #include, what differs between the two:
- *
- *   UNWIND_ARM64                     nonzero when the stacks are of aarch64, else x86-64
- *   int unwind_read8(struct unwind_walk *w, uint64_t address, uint64_t *ret)
- *                                    8 bytes of user memory, near the last read as a rule; 0 or nonzero
- *   int unwind_read(struct unwind_walk *w, void *dst, uint32_t size, uint64_t address)
- *                                    the same for a few words, anywhere (also code)
- *   int unwind_find_mapping(struct unwind_walk *w, uint64_t pc)
- *                                    sets w->mapping to the mapping of pc and returns 1; 0 when there is
- * none uint64_t unwind_find_rule(struct unwind_walk *w, uint64_t pc) the struct unwind_rule for pc in
- * w->mapping as a number (see below); 0 (UNWIND_NONE) outside the table; UNWIND_RULE_ABSENT when that part
- * of the table is not loaded uint64_t unwind_uprobe(struct unwind_walk *w) the address that [uprobes] at
- * w->ip stands for; 0 when it is not known void unwind_emit(struct unwind_walk *w, uint64_t frame) appends a
- * frame (ABI_FRAME) to the stack and increments w->n
- *
- * unwind_search_mappings() and unwind_search_rows() are the searches that both have use for.
+ * What differs between the two is the includer's: UNWIND_ARM64, to be defined before the #include (nonzero
+ * when the stacks are of aarch64, else x86-64), and the functions that are declared below, to be defined
+ * after it.
  *
  * Every path does a bounded amount of work, whatever the stack, the registers and the tables hold. */
 #ifndef BPF_UNWIND_STEP_H
@@ -42,6 +29,20 @@ struct unwind_walk {
         uint8_t by_fp; /* ip was found by a frame pointer that nothing vouches for */
         uint8_t defer; /* ended for want of a table that is on its way */
 };
+
+/* 8 bytes of user memory, near the last read as a rule. 0, or nonzero when they cannot be read. */
+UNWIND_INLINE int unwind_read8(struct unwind_walk *w, uint64_t address, uint64_t *ret);
+/* The same for a few words, anywhere, also code. */
+UNWIND_INLINE int unwind_read(struct unwind_walk *w, void *dst, uint32_t size, uint64_t address);
+/* Sets w->mapping to the mapping of pc and returns 1; 0 when there is none. */
+UNWIND_INLINE int unwind_find_mapping(struct unwind_walk *w, uint64_t pc);
+/* The struct unwind_rule for pc in w->mapping as a number (see below): 0 (UNWIND_NONE) outside the table,
+ * UNWIND_RULE_ABSENT when that part of the table is not loaded. */
+UNWIND_INLINE uint64_t unwind_find_rule(struct unwind_walk *w, uint64_t pc);
+/* The address that w->ip, which is in [uprobes], stands for; 0 when it is not known. */
+UNWIND_INLINE uint64_t unwind_uprobe(struct unwind_walk *w);
+/* Appends a frame (ABI_FRAME) to the stack and increments w->n. */
+UNWIND_INLINE void unwind_emit(struct unwind_walk *w, uint64_t frame);
 
 /* struct unwind_rule as a little-endian number, as it is read with one load. */
 #define UNWIND_RULE_ABSENT       0xffull /* no rule has this kind and these zero fields */

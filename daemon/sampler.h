@@ -25,19 +25,20 @@ struct sampler_config {
 
 /* What became of a configured event; strings live as long as the sampler. */
 struct sampler_event {
-        const char *name;    /* as asked */
-        const char *actual;  /* what is sampled: the same, or "cpu-clock" for cycles without a PMU; NULL: off */
-        const char *why;     /* why it is not what was asked; NULL */
-        bool time;           /* weights are ns of CPU time */
-        uint32_t requested;  /* Hz */
-        uint32_t frequency;  /* Hz in force */
-        uint32_t cpus;       /* CPUs it is open on */
+        const char *name;   /* as asked */
+        const char *actual; /* what is sampled: the same, or "cpu-clock" for cycles without a PMU; NULL: off
+                             */
+        const char *why;    /* why it is not what was asked; NULL */
+        bool time;          /* weights are ns of CPU time */
+        uint32_t requested; /* Hz */
+        uint32_t frequency; /* Hz in force */
+        uint32_t cpus;      /* CPUs it is open on */
 };
 
 /* Maps that the mapping and table keeper (daemon/tracker.h) writes; they live as long as the sampler. */
 struct unwind_maps {
-        int processes_fd; /* tgid -> abi_process */
-        int shards_fd;    /* array of maps: index -> array of ABI_SHARD_ROWS rows */
+        int processes_fd;             /* tgid -> abi_process */
+        int shards_fd;                /* array of maps: index -> array of ABI_SHARD_ROWS rows */
         struct abi_mapping *mappings; /* mapped writable */
         uint64_t *pages;
         struct unwind_rule *rules;
@@ -58,11 +59,12 @@ int sampler_fd(const struct sampler *s);
 
 /* Reads the rings: stacks are kept for the next drain, deferred samples are handed to raw() with the kernel
  * frames that raw->key.kernel_stack stands for (valid during the call). */
-typedef void (*sampler_raw_fn)(void *ctx, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n_kernel);
+typedef void (*sampler_raw_fn)(void *ctx, const struct abi_raw *raw, const uint64_t *kernel,
+                               uint32_t n_kernel);
 int sampler_poll(struct sampler *s, sampler_raw_fn raw, void *ctx);
 
-/* Flips the epoch, waits until no program is in the old one, reads it whole and hands over its rows. Deferred
- * samples go to raw() first. Every row taken is handed over or counted in the losses. */
+/* Flips the epoch, waits until no program is in the old one, reads it whole and hands over its rows.
+ * Deferred samples go to raw() first. Every row taken is handed over or counted in the losses. */
 int sampler_drain(struct sampler *s, sample_row_fn row, sampler_raw_fn raw, void *ctx);
 
 /* Follows CPUs that came, went or came back (call about once a second, or on a uevent). */

@@ -1,0 +1,243 @@
+/* Counting of a finished sample: its stacks to the ring when they are new, its row into the CPU's rows, or
+ * the whole of it to user space when its walk has to wait for a table.
+ *
+ * No lock is taken on the way but the rings' own. Each CPU appends to rows of its own and finds them again
+ * through an index of its own; a program on top of another one on the same CPU (NMI over a timer interrupt)
+ * sees abi_cpu.busy, counts itself as lost and leaves. Rows and index are plain memory that the daemon maps:
+ * a drain costs no system call for a row, and no sample is skipped because the kernel switched BPF off on
+ * this CPU around such a call.
+ *
+ * `seen` remembers which stacks were sent: a cache of hashes that may forget, never invent. Two CPUs that
+ * write one slot at once lose an entry, and a stack goes twice.
+ *
+ * Of rows, index and seen there are two sets. The daemon flips `epoch` and waits for an RCU grace period:
+ * the programs run under RCU's read lock, so none is left in the old set then. */
+#ifndef BPF_COUNT_H
+#define BPF_COUNT_H
+
+#include "bpf/scratch.h"
+
+#define RAW_CHUNK  1024
+#define RING_TRIES 3 /* in NMI a ring that another CPU holds is not waited for */
+
+static __always_inline void bump(struct abi_cpu *cpu, uint32_t stat, uint64_t n)
+{
+        cpu->stat[stat] += n;
+}
+
+static __always_inline int seen_before(struct scratch *s, uint64_t hash)
+{
+        uint32_t i = s->epoch * (seen_mask + 1) + (hash & seen_mask);
+        struct seen_line *line = bpf_map_lookup_elem(&seen, &i);
+        int found = 0;
+
+        if (!line)
+                return 0;
+#pragma unroll
+        for (int k = 0; k < SEEN_SLOTS; k++)
+                found |= line->hash[k] == hash;
+        return found;
+}
+
+static __always_inline void remember(struct scratch *s, uint64_t hash)
+{
+        uint32_t i = s->epoch * (seen_mask + 1) + (hash & seen_mask), at = (hash >> 32) & (SEEN_SLOTS - 1);
+        struct seen_line *line = bpf_map_lookup_elem(&seen, &i);
+
+        if (!line)
+                return;
+#pragma unroll
+        for (int k = 0; k < SEEN_SLOTS; k++)
+                if (!line->hash[k])
+                        at = k;
+        line->hash[at & (SEEN_SLOTS - 1)] = hash;
+}
+
+/* Wakes the daemon only when a ring is half full: it reads at each drain anyway. */
+static __always_inline uint64_t ring_flags(void *ring, uint32_t size)
+{
+        return bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > size / 2 ? BPF_RB_FORCE_WAKEUP
+                                                                     : BPF_RB_NO_WAKEUP;
+}
+
+/* Sends a stack that was not sent yet; the counter of the loss when that fails, else 0. `max` bounds the
+ * frames for the verifier. */
+static __always_inline uint32_t send_stack(struct scratch *s, struct abi_stack *stack, uint64_t hash,
+                                           uint32_t kind, uint32_t max)
+{
+        uint32_t n = stack->n;
+        uint64_t size;
+
+        if (!hash || seen_before(s, hash))
+                return 0;
+        if (n > max)
+                n = max;
+        stack->hash = hash;
+        stack->epoch = s->epoch;
+        stack->kind = kind;
+        size = sizeof(*stack) + (uint64_t)n * 8;
+        for (int i = 0; i < RING_TRIES; i++) {
+                if (!bpf_ringbuf_output(&stacks, stack, size, ring_flags(&stacks, stacks_size))) {
+                        remember(s, hash);
+                        return 0;
+                }
+                if (bpf_ringbuf_query(&stacks, BPF_RB_AVAIL_DATA) + size + 16 > stacks_size)
+                        return ABI_STAT_LOST_STACKS_FULL;
+        }
+        return ABI_STAT_LOST_BUSY;
+}
+
+__noinline int send_user_stack(void)
+{
+        struct scratch *s = get_scratch();
+
+        return s ? send_stack(s, &s->user.head, s->key.user_stack, 0, ABI_MAX_FRAMES) : 0;
+}
+
+__noinline int send_kernel_stack(void)
+{
+        struct scratch *s = get_scratch();
+
+        return s ? send_stack(s, &s->kernel.head, s->key.kernel_stack, 1, ABI_MAX_KERNEL_FRAMES) : 0;
+}
+
+/* Hands registers and stack of the sample to user space. 0 when it is in the ring. */
+__noinline int defer_sample(void)
+{
+        struct scratch *s = get_scratch();
+        uint32_t zero = 0, len = 0;
+        struct raw_scratch *r = bpf_map_lookup_elem(&raw_scratches, &zero);
+        uint64_t address;
+
+        if (!s || !r)
+                return -1;
+        r->raw.key = s->key;
+        r->raw.key.user_stack = 0;
+        r->raw.weight = s->weight;
+        r->raw.time_ns = bpf_ktime_get_ns();
+        r->raw.stamp = s->stamp;
+        r->raw.registers = s->registers;
+        r->raw.epoch = s->epoch;
+
+        address = s->registers.sp;
+        /* In pieces that do not cross a page: one that is not present ends it, and takes nothing with it. */
+        for (int i = 0; i <= ABI_RAW_STACK / RAW_CHUNK; i++) {
+                uint32_t n = RAW_CHUNK - (address & (RAW_CHUNK - 1));
+                if (len > ABI_RAW_STACK - RAW_CHUNK || n > RAW_CHUNK)
+                        break;
+                if (bpf_probe_read_user(&r->stack[len], n, (void *)address))
+                        break;
+                len += n;
+                address += n;
+        }
+        r->raw.len = len;
+        if (len > ABI_RAW_STACK)
+                return -1;
+        return bpf_ringbuf_output(&raws, r, sizeof(r->raw) + len, ring_flags(&raws, raws_size)) ? -1 : 0;
+}
+
+static __always_inline uint64_t key_hash(const struct abi_key *key)
+{
+        const uint64_t *word = (const uint64_t *)key;
+        uint64_t h = hash_seed;
+
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof(*key) / 8); i++)
+                h = mix(h, word[i]);
+        return h;
+}
+
+static __always_inline int key_equal(const struct abi_key *a, const struct abi_key *b)
+{
+        const uint64_t *x = (const uint64_t *)a, *y = (const uint64_t *)b;
+        uint64_t diff = 0;
+
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof(*a) / 8); i++)
+                diff |= x[i] ^ y[i];
+        return !diff;
+}
+
+/* Adds the sample to a row. 0, or the counter of the loss. */
+static __always_inline uint32_t add_row(struct scratch *s, struct abi_cpu *cpu)
+{
+        uint64_t h = key_hash(&s->key);
+        uint32_t set = s->epoch * n_cpus + s->cpu, base = set * rows_per_cpu;
+        uint32_t i = set * (index_mask + 1) + (h & index_mask), used, lost;
+        struct index_line *line = bpf_map_lookup_elem(&row_index, &i);
+        int free_slot = -1;
+        struct abi_row *row;
+
+        if (!line)
+                return ABI_STAT_LOST_COUNTS_FULL;
+        for (int k = 0; k < INDEX_SLOTS; k++) {
+                uint32_t at = ((h >> 32) + k) & (INDEX_SLOTS - 1), slot = line->slot[at];
+                if (!slot) {
+                        free_slot = at;
+                        break;
+                }
+                i = base + slot - 1;
+                row = bpf_map_lookup_elem(&counts, &i);
+                if (row && key_equal(&row->key, &s->key)) {
+                        row->count.samples++;
+                        row->count.weight += s->weight;
+                        return 0;
+                }
+        }
+        lost = send_kernel_stack();
+        if (!lost)
+                lost = send_user_stack();
+        if (lost)
+                return lost;
+        used = cpu->rows[s->epoch & 1];
+        if (used >= rows_per_cpu)
+                return ABI_STAT_LOST_COUNTS_FULL;
+        i = base + used;
+        row = bpf_map_lookup_elem(&counts, &i);
+        if (!row)
+                return ABI_STAT_LOST_COUNTS_FULL;
+        row->key = s->key;
+        row->count.samples = 1;
+        row->count.weight = s->weight;
+        cpu->rows[s->epoch & 1] = used + 1;
+        if (free_slot >= 0)
+                line->slot[free_slot & (INDEX_SLOTS - 1)] = used + 1;
+        return 0;
+}
+
+__noinline int count(void)
+{
+        struct scratch *s = get_scratch();
+        struct abi_cpu *cpu;
+        uint32_t i, lost;
+
+        if (!s)
+                return 0;
+        i = s->cpu;
+        cpu = bpf_map_lookup_elem(&cpus, &i);
+        if (!cpu)
+                return 0;
+        if (s->defer) {
+                lost = send_kernel_stack();
+                if (lost) {
+                        bump(cpu, lost & 15, 1);
+                        return 0;
+                }
+                if (!defer_sample()) {
+                        bump(cpu, ABI_STAT_DEFERRED, 1);
+                        return 0;
+                }
+                bump(cpu, ABI_STAT_RAWS_FULL, 1);
+        }
+        lost = add_row(s, cpu);
+        if (lost) {
+                bump(cpu, lost & 15, 1);
+                return 0;
+        }
+        bump(cpu, ABI_STAT_DELIVERED, 1);
+        bump(cpu, ABI_STAT_USER_FRAMES, s->user.head.n);
+        bump(cpu, ABI_STAT_KERNEL_FRAMES, s->kernel.head.n);
+        return 0;
+}
+
+#endif

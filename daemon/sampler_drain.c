@@ -1,0 +1,193 @@
+/* The rings and the drain.
+ *
+ * The kernel half writes into one of two sets of rows. A drain flips `epoch`, and waits for a grace period
+ * of RCU, under whose read lock the programs run: none is left then that saw the old value, and the old set
+ * is ours. The wait is an update of a map in a map, which returns when all programs that ran have ended
+ * (maybe_wait_bpf_programs() in kernel/bpf/syscall.c); membarrier(2) would do too, but refuses on nohz_full
+ * machines. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "daemon/sampler_impl.h"
+#include "profd.skel.h"
+
+static int take_stack(void *ctx, void *data, size_t size)
+{
+        struct sampler *s = ctx;
+        const struct abi_stack *stack = data;
+
+        if (size < sizeof(*stack) || size < sizeof(*stack) + stack->n * sizeof(uint64_t))
+                return 0;
+        if (stack_store_add(&s->store[stack->epoch & 1], stack, s->store_limit) < 0)
+                s->stacks_lost = true; /* its rows are counted as lost when they come */
+        return 0;
+}
+
+static int take_raw(void *ctx, void *data, size_t size)
+{
+        struct sampler *s = ctx;
+        const struct abi_raw *raw = data;
+        const uint64_t *kernel = NULL;
+        uint32_t n = 0;
+
+        if (size < sizeof(*raw) || size < sizeof(*raw) + raw->len)
+                return 0;
+        if (raw->key.kernel_stack) {
+                const struct stack_store *st = &s->store[raw->epoch & 1];
+
+                kernel = stack_store_find(st, raw->key.kernel_stack, &n);
+                if (!kernel) { /* sent before the raw sample, so it is in its ring by now */
+                        ring_buffer__consume(s->stacks_ring);
+                        kernel = stack_store_find(st, raw->key.kernel_stack, &n);
+                }
+                if (!kernel) {
+                        s->lost[ABI_STAT_LOST_STACKS_FULL]++;
+                        s->lost[ABI_STAT_DEFERRED]++;
+                        return 0;
+                }
+        }
+        s->raw(s->raw_ctx, raw, kernel, n);
+        return 0;
+}
+
+int sampler_rings_open(struct sampler *s)
+{
+        int fds[2] = {bpf_map__fd(s->skel->maps.stacks), bpf_map__fd(s->skel->maps.raws)};
+
+        s->stacks_ring = ring_buffer__new(fds[0], take_stack, s, NULL);
+        s->raws_ring = ring_buffer__new(fds[1], take_raw, s, NULL);
+        s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+        if (!s->stacks_ring || !s->raws_ring || s->epoll_fd < 0)
+                return -errno;
+        for (int i = 0; i < 2; i++) {
+                struct epoll_event e = {.events = EPOLLIN};
+                if (epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fds[i], &e) < 0)
+                        return -errno;
+        }
+        s->store_limit = s->memory / 8 / sizeof(uint64_t) / 2;
+        return 0;
+}
+
+void sampler_rings_close(struct sampler *s)
+{
+        ring_buffer__free(s->stacks_ring);
+        ring_buffer__free(s->raws_ring);
+        s->stacks_ring = s->raws_ring = NULL;
+        if (s->epoll_fd >= 0)
+                close(s->epoll_fd);
+        s->epoll_fd = -1;
+        stack_store_free(&s->store[0]);
+        stack_store_free(&s->store[1]);
+}
+
+int sampler_fd(const struct sampler *s)
+{
+        return s->epoll_fd;
+}
+
+int sampler_poll(struct sampler *s, sampler_raw_fn raw, void *ctx)
+{
+        int r;
+
+        s->raw = raw;
+        s->raw_ctx = ctx;
+        r = ring_buffer__consume(s->stacks_ring);
+        if (r >= 0)
+                r = ring_buffer__consume(s->raws_ring);
+        return r < 0 ? r : 0;
+}
+
+static int wait_for_programs(struct sampler *s)
+{
+        uint32_t zero = 0;
+        return bpf_map_update_elem(bpf_map__fd(s->skel->maps.grace), &zero, &s->grace_inner_fd, BPF_ANY);
+}
+
+/* The frames of a row; false when they are not there. */
+static bool fill_row(const struct stack_store *st, const struct abi_row *r, struct sample_row *row)
+{
+        *row = (struct sample_row){.key = &r->key, .samples = r->count.samples, .weight = r->count.weight};
+        if (r->key.kernel_stack) {
+                row->kernel = stack_store_find(st, r->key.kernel_stack, &row->n_kernel);
+                if (!row->kernel)
+                        return false;
+        }
+        if (r->key.user_stack) {
+                row->user = stack_store_find(st, r->key.user_stack, &row->n_user);
+                if (!row->user)
+                        return false;
+        }
+        return true;
+}
+
+static int drain_cpu(struct sampler *s, uint32_t cpu, uint32_t set, sample_row_fn fn, void *ctx)
+{
+        const struct stack_store *st = &s->store[set];
+        const struct abi_row *r = s->rows + ((size_t)set * s->sizes.cpus + cpu) * s->sizes.rows_per_cpu;
+        uint32_t n = MIN_OF(s->cpus[cpu].rows[set], s->sizes.rows_per_cpu);
+        size_t line_bytes = s->index_map.size ? 64 : 0;
+        int result = 0;
+
+        if (!n)
+                return 0;
+        for (uint32_t i = 0; i < n; i++) {
+                struct sample_row row;
+
+                if (!result && fill_row(st, &r[i], &row)) {
+                        result = fn(ctx, &row);
+                } else {
+                        s->lost[ABI_STAT_LOST_STACKS_FULL] += r[i].count.samples;
+                        s->lost[ABI_STAT_DELIVERED] += r[i].count.samples;
+                }
+        }
+        memset((char *)s->index_map.data +
+                               ((size_t)set * s->sizes.cpus + cpu) * s->sizes.index_lines * line_bytes,
+               0, s->sizes.index_lines * line_bytes);
+        s->cpus[cpu].rows[set] = 0;
+        return result < 0 ? result : 0;
+}
+
+int sampler_drain(struct sampler *s, sample_row_fn row, sampler_raw_fn raw, void *ctx)
+{
+        uint32_t set = s->skel->bss->epoch & 1;
+        size_t seen_bytes = (size_t)s->sizes.seen_lines * 64;
+        int r, result;
+
+        __atomic_store_n(&s->skel->bss->epoch, !set, __ATOMIC_SEQ_CST);
+        r = wait_for_programs(s);
+        if (r < 0) {
+                log_error("cannot wait for the BPF programs: %s", strerror(-r));
+                return r;
+        }
+        result = sampler_poll(s, raw, ctx);
+        for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++) {
+                r = drain_cpu(s, cpu, set, row, ctx);
+                if (r < 0 && !result)
+                        result = r;
+        }
+        memset((char *)s->seen_map.data + set * seen_bytes, 0, seen_bytes);
+        stack_store_clear(&s->store[set]);
+        if (s->stacks_lost) {
+                log_warning("more distinct stacks in one interval than fit in memory: some samples are lost "
+                            "(counted)");
+                s->stacks_lost = false;
+        }
+        return result;
+}
+
+int sampler_stats(struct sampler *s, uint64_t stats[ABI_STAT_MAX])
+{
+        memset(stats, 0, ABI_STAT_MAX * sizeof(uint64_t));
+        for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
+                for (uint32_t i = 0; i < ABI_STAT_MAX; i++)
+                        stats[i] += __atomic_load_n(&s->cpus[cpu].stat[i], __ATOMIC_RELAXED);
+        stats[ABI_STAT_LOST_STACKS_FULL] += s->lost[ABI_STAT_LOST_STACKS_FULL];
+        stats[ABI_STAT_DELIVERED] -= s->lost[ABI_STAT_DELIVERED];
+        stats[ABI_STAT_DEFERRED] -= s->lost[ABI_STAT_DEFERRED];
+        return 0;
+}

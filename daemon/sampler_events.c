@@ -1,0 +1,350 @@
+/* The perf events: one for each configured event and online CPU, with the BPF program on it.
+ *
+ * A tick of cpu-clock weighs its period, ns of CPU time. Hardware cycles are sampled every so many cycles,
+ * not so many times a second: in frequency mode the kernel shortens the period on a CPU that is mostly idle,
+ * and samples then say nothing about CPU time used. */
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "daemon/sampler_impl.h"
+#include "profd.skel.h"
+
+#define ONLINE_PATH   "/sys/devices/system/cpu/online"
+#define MAX_RATE_PATH "/proc/sys/kernel/perf_event_max_sample_rate"
+#define PARANOID_PATH "/proc/sys/kernel/perf_event_paranoid"
+
+static int perf_event_open(struct perf_event_attr *attr, int cpu)
+{
+        int fd = (int)syscall(SYS_perf_event_open, attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+        return fd < 0 ? -errno : fd;
+}
+
+/* The rate that the kernel allows now, at most what was asked. */
+static uint32_t allowed_rate(uint32_t asked)
+{
+        int64_t max;
+
+        if (read_file_i64(MAX_RATE_PATH, &max) < 0 || max < 1)
+                return asked;
+        return max < asked ? (uint32_t)max : asked;
+}
+
+static int program_fd(const struct sampler *s, uint32_t event)
+{
+        char name[24];
+
+        snprintf(name, sizeof(name), "sample_%u", event);
+        return bpf_program__fd(bpf_object__find_program_by_name(s->skel->obj, name));
+}
+
+static void fill_attr(const struct sampler *s, const struct sampler_open_event *e, uint32_t cpu,
+                      struct perf_event_attr *attr)
+{
+        uint32_t type;
+        uint64_t config;
+
+        *attr = (struct perf_event_attr){.size = sizeof(*attr), .disabled = 1};
+        event_on_cpu(&e->kind, &s->pmus, cpu, &type, &config);
+        attr->type = type;
+        attr->config = config;
+        if (e->kind.weight == EVENT_WEIGHT_CLOCK) {
+                attr->sample_period = NSEC_PER_SEC / e->info.frequency;
+        } else {
+                attr->freq = 1;
+                attr->sample_freq = e->info.frequency;
+        }
+}
+
+/* Opens an event on a CPU and puts the program on it. A descriptor or -errno. */
+static int open_on(struct sampler *s, uint32_t event, uint32_t cpu)
+{
+        struct sampler_open_event *e = &s->event[event];
+        struct perf_event_attr attr;
+        _cleanup_close_ int fd = -1;
+
+        fill_attr(s, e, cpu, &attr);
+        fd = perf_event_open(&attr, (int)cpu);
+        if (fd == -EINVAL && allowed_rate(e->info.frequency) < e->info.frequency) {
+                /* The kernel lowered its limit, as it does when sampling interrupts take too long. */
+                e->info.frequency = allowed_rate(e->info.frequency);
+                log_warning("%s: the kernel allows %u Hz only (kernel.perf_event_max_sample_rate): sampling "
+                            "at that",
+                            e->name, e->info.frequency);
+                fill_attr(s, e, cpu, &attr);
+                fd = perf_event_open(&attr, (int)cpu);
+        }
+        if (fd < 0)
+                return fd;
+        s->cpus[cpu].weight[event] = e->kind.weight == EVENT_WEIGHT_CLOCK ? attr.sample_period : 0;
+        if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, program_fd(s, event)) < 0 ||
+            ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) < 0)
+                return -errno;
+        return TAKE_FD(fd);
+}
+
+static int refused(int r)
+{
+        int64_t paranoid;
+
+        if (r == -EACCES || r == -EPERM) {
+                if (read_file_i64(PARANOID_PATH, &paranoid) < 0)
+                        paranoid = -2;
+                log_error("the kernel does not let us sample (kernel.perf_event_paranoid=%d): run profd as "
+                          "root, or with "
+                          "CAP_PERFMON and kernel.perf_event_paranoid=2 or lower",
+                          (int)paranoid);
+        } else {
+                log_error("cannot open any perf event: %s%s", strerror(-r),
+                          r == -EMFILE ? ": raise the limit of open files (LimitNOFILE=)" : "");
+        }
+        return r;
+}
+
+static const char *cause(int r)
+{
+        switch (r) {
+        case -ENOENT:
+        case -EOPNOTSUPP:
+        case -ENODEV:
+                return "this machine has no hardware counter for it";
+        case -EBUSY:
+                return "another user holds the hardware counters";
+        case -EINVAL:
+                return "the kernel does not know it here";
+        case -EMFILE:
+                return "too many open files (raise LimitNOFILE=)";
+        default:
+                return strerror(-r);
+        }
+}
+
+int sampler_events_init(struct sampler *s, const struct sampler_config *config)
+{
+        int r;
+
+        if (config->n_events < 1 || config->n_events > ABI_MAX_EVENTS || !config->frequency)
+                return -EINVAL;
+        s->n_events = config->n_events;
+        s->frequency = config->frequency;
+        for (uint32_t i = 0; i < s->n_events; i++) {
+                struct sampler_open_event *e = &s->event[i];
+
+                if (strlen(config->events[i]) >= sizeof(e->name)) {
+                        log_error("event name too long: %.80s", config->events[i]);
+                        return -EINVAL;
+                }
+                strcpy(e->name, config->events[i]);
+                e->info = (struct sampler_event){.name = e->name, .requested = config->frequency};
+                if (event_by_name(e->name, &e->kind) < 0) {
+                        snprintf(e->why, sizeof(e->why), "no perf event of this name");
+                        e->info.why = e->why;
+                        e->off = true;
+                }
+        }
+        r = core_pmus_read(EVENTS_SYSFS, s->sizes.cpus, &s->pmus);
+        if (r < 0)
+                log_warning("cannot read " EVENTS_SYSFS ": %s: taken as a machine with one kind of core",
+                            strerror(-r));
+        for (uint32_t i = 0; i < s->n_events; i++) {
+                s->event[i].fd = malloc(s->sizes.cpus * sizeof(int));
+                if (!s->event[i].fd)
+                        return -ENOMEM;
+                for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
+                        s->event[i].fd[cpu] = -1;
+        }
+        return 0;
+}
+
+static void close_event(struct sampler_open_event *e, uint32_t cpu)
+{
+        if (e->fd[cpu] >= 0) {
+                close(e->fd[cpu]);
+                e->fd[cpu] = -1;
+                e->info.cpus--;
+        }
+}
+
+/* Opens on the CPUs of the set that it is not open on. The first error, when it could not be opened on any.
+ */
+static int open_event(struct sampler *s, uint32_t event, const struct cpu_set *cpus)
+{
+        struct sampler_open_event *e = &s->event[event];
+        int first = 0;
+
+        for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++) {
+                int fd;
+
+                if (!cpu_set_has(cpus, cpu) || e->fd[cpu] >= 0)
+                        continue;
+                fd = open_on(s, event, cpu);
+                if (fd >= 0) {
+                        e->fd[cpu] = fd;
+                        e->info.cpus++;
+                } else if (!first) {
+                        first = fd;
+                }
+        }
+        return e->info.cpus ? 0 : first;
+}
+
+static int start_event(struct sampler *s, uint32_t event)
+{
+        struct sampler_open_event *e = &s->event[event];
+        bool cycles = e->kind.weight == EVENT_WEIGHT_CYCLES;
+        int r;
+
+        e->info.frequency = allowed_rate(s->frequency);
+        e->info.actual = e->name;
+        r = open_event(s, event, &s->online);
+        if (r < 0 && r != -EACCES && r != -EPERM) {
+                snprintf(e->why, sizeof(e->why), "%s", cause(r));
+                e->info.why = e->why;
+                if (cycles) {
+                        int hardware = r;
+
+                        event_by_name("cpu-clock", &e->kind);
+                        e->info.actual = "cpu-clock";
+                        r = open_event(s, event, &s->online);
+                        if (!r)
+                                log_notice("%s: %s: sampling cpu-clock instead", e->name, cause(hardware));
+                } else {
+                        e->info.actual = NULL;
+                        e->off = true;
+                        log_notice("%s: off: %s", e->name, e->why);
+                        return 0;
+                }
+        }
+        if (r < 0)
+                return r;
+        e->info.time = e->kind.weight != EVENT_WEIGHT_PERIOD;
+        if (e->info.frequency < e->info.requested)
+                log_notice("%s: sampling at %u Hz, not %u: kernel.perf_event_max_sample_rate is lower",
+                           e->name, e->info.frequency, e->info.requested);
+        return 0;
+}
+
+int sampler_events_open(struct sampler *s)
+{
+        bool any = false;
+        int r = cpu_set_read(ONLINE_PATH, s->sizes.cpus, &s->online);
+
+        if (r < 0) {
+                log_error("cannot read " ONLINE_PATH ": %s", strerror(-r));
+                return r;
+        }
+        for (uint32_t i = 0; i < s->n_events; i++) {
+                if (s->event[i].off) {
+                        log_warning("%s: off: %s", s->event[i].name, s->event[i].why);
+                        continue;
+                }
+                r = start_event(s, i);
+                if (r < 0)
+                        return refused(r);
+                any |= !s->event[i].off;
+        }
+        if (!any) {
+                log_error("none of the configured events can be sampled on this machine; cpu-clock always "
+                          "can");
+                return -ENODEV;
+        }
+        return 0;
+}
+
+void sampler_events_close(struct sampler *s)
+{
+        for (uint32_t i = 0; i < s->n_events; i++) {
+                if (!s->event[i].fd)
+                        continue;
+                for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
+                        close_event(&s->event[i], cpu);
+                free(s->event[i].fd);
+                s->event[i].fd = NULL;
+        }
+        core_pmus_free(&s->pmus);
+        cpu_set_free(&s->online);
+}
+
+/* An event stays dead after its CPU went, also when the CPU is back: closed, and opened again. */
+int sampler_follow_cpus(struct sampler *s)
+{
+        struct cpu_set now;
+        int r = cpu_set_read(ONLINE_PATH, s->sizes.cpus, &now), result = 0;
+
+        if (r < 0)
+                return r;
+        for (uint32_t i = 0; i < s->n_events; i++) {
+                struct sampler_open_event *e = &s->event[i];
+
+                if (e->off)
+                        continue;
+                for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
+                        if (!cpu_set_has(&now, cpu))
+                                close_event(e, cpu);
+                r = open_event(s, i, &now);
+                if (r < 0 && !result)
+                        result = r;
+        }
+        cpu_set_free(&s->online);
+        s->online = now;
+        return result;
+}
+
+int sampler_set_frequency(struct sampler *s, uint32_t frequency)
+{
+        if (!frequency)
+                return -EINVAL;
+        s->frequency = frequency;
+        for (uint32_t i = 0; i < s->n_events; i++) {
+                struct sampler_open_event *e = &s->event[i];
+                uint64_t value;
+
+                if (e->off)
+                        continue;
+                e->info.requested = frequency;
+                e->info.frequency = allowed_rate(frequency);
+                value = e->kind.weight == EVENT_WEIGHT_CLOCK ? NSEC_PER_SEC / e->info.frequency
+                                                             : e->info.frequency;
+                for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++) {
+                        if (e->fd[cpu] < 0)
+                                continue;
+                        if (ioctl(e->fd[cpu], PERF_EVENT_IOC_PERIOD, &value) < 0)
+                                return -errno;
+                        if (e->kind.weight == EVENT_WEIGHT_CLOCK)
+                                s->cpus[cpu].weight[i] = value;
+                }
+        }
+        return 0;
+}
+
+uint32_t sampler_n_events(const struct sampler *s)
+{
+        return s->n_events;
+}
+
+const struct sampler_event *sampler_event(const struct sampler *s, uint32_t i)
+{
+        return &s->event[i].info;
+}
+
+uint64_t sampler_run_time_ns(const struct sampler *s)
+{
+        uint64_t ns = 0;
+
+        for (uint32_t i = 0; i < s->n_events; i++) {
+                struct bpf_prog_info info = {0};
+                uint32_t size = sizeof(info);
+
+                if (!bpf_obj_get_info_by_fd(program_fd(s, i), &info, &size))
+                        ns += info.run_time_ns;
+        }
+        return ns;
+}

@@ -1,0 +1,95 @@
+/* Inside the sampler: its state, and what its files do for each other. */
+#ifndef DAEMON_SAMPLER_IMPL_H
+#define DAEMON_SAMPLER_IMPL_H
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/idtable.h"
+#include "daemon/events.h"
+#include "daemon/sampler.h"
+
+struct profd_bpf;
+
+/* How large the maps are made. */
+struct sampler_sizes {
+        uint32_t cpus, rows_per_cpu, index_lines, seen_lines; /* lines per CPU and epoch; per epoch */
+        uint32_t stacks_ring, raws_ring;                      /* bytes, powers of two */
+        uint32_t processes, mappings, pages, shards;
+};
+
+/* Stacks received in one epoch. */
+struct stack_store {
+        struct stack_entry *entry;
+        uint32_t n, cap;
+        uint64_t *frames;
+        size_t n_frames, cap_frames;
+        struct idtable index;
+};
+
+/* An event as it is opened, on all CPUs. */
+struct sampler_open_event {
+        struct sampler_event info;
+        struct event_kind kind;
+        char name[64], why[160];
+        int *fd;          /* by CPU; -1: not open */
+        uint64_t *period; /* by CPU: ns or cycles; 0: by frequency */
+        bool off;
+};
+
+/* A map that is mapped into memory. */
+struct mapped {
+        void *data;
+        size_t size;
+};
+
+struct sampler {
+        struct profd_bpf *skel;
+        struct sampler_sizes sizes;
+        uint32_t frequency; /* asked */
+        uint64_t memory;
+
+        struct mapped cpus_map, counts_map, index_map, seen_map, mappings_map, pages_map, rules_map;
+        struct abi_cpu *cpus;
+        struct abi_row *rows;
+
+        struct ring_buffer *stacks_ring, *raws_ring;
+        int epoll_fd;
+        int grace_inner_fd;
+        struct stack_store store[2];
+        size_t store_limit;          /* frames in both stores */
+        uint64_t lost[ABI_STAT_MAX]; /* found lost after the kernel half had counted it delivered */
+        bool stacks_lost;            /* the store was full */
+        sampler_raw_fn raw;          /* during a poll */
+        void *raw_ctx;
+
+        struct core_pmus pmus;
+        struct cpu_set online;
+        uint32_t n_events;
+        struct sampler_open_event event[ABI_MAX_EVENTS];
+};
+
+/* sampler_maps.c */
+void sampler_plan(struct sampler_sizes *ret, const struct sampler_config *config, uint32_t cpus);
+int sampler_load(struct sampler *s, const struct sampler_config *config);
+void sampler_unload(struct sampler *s);
+uint64_t sampler_map_bytes(const struct sampler *s);
+
+/* sampler_events.c */
+int sampler_events_init(struct sampler *s, const struct sampler_config *config);
+int sampler_events_open(struct sampler *s);
+void sampler_events_close(struct sampler *s);
+
+/* sampler_drain.c */
+int sampler_rings_open(struct sampler *s);
+void sampler_rings_close(struct sampler *s);
+
+/* sampler_stacks.c */
+int stack_store_add(struct stack_store *st, const struct abi_stack *stack, size_t limit);
+const uint64_t *stack_store_find(const struct stack_store *st, uint64_t hash, uint32_t *ret_n);
+void stack_store_clear(struct stack_store *st);
+void stack_store_free(struct stack_store *st);
+
+#endif
