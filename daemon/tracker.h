@@ -20,27 +20,28 @@ struct tracker;
  * (ABI_FRAME_OBJECT) and is not given to another object while any frame that was drained may carry it. */
 struct object {
         uint16_t id;
-        const char *path;       /* as the process saw it, "[vdso]" and the like; never NULL */
+        const char *path; /* as the process saw it, "[vdso]" and the like; never NULL */
         uint8_t build_id[SYM_BUILD_ID_MAX];
-        uint8_t build_id_len;   /* 0: none */
-        bool address_is_offset; /* not opened: frames carry file offsets, there is no name to find */
-        uint32_t error;         /* why there is no table or no names: errno; 0 */
-        struct symobj *symbols; /* the worker's handle; NULL when the file was not opened */
+        uint8_t build_id_len;          /* 0: none */
+        bool address_is_offset;        /* not opened: frames carry file offsets, there is no name to find */
+        uint32_t error;                /* why there is no table or no names: errno; 0 */
+        struct symobj *symbols;        /* the worker's handle; NULL when the file was not opened */
         uint64_t text_start, text_end; /* ELF addresses of the executable segment(s) */
-        uint64_t text_offset;   /* file offset of text_start */
-        uint32_t rows;          /* of its unwind table; 0: none */
+        uint64_t text_offset;          /* file offset of text_start */
+        uint32_t rows;                 /* of its unwind table; 0: none */
 };
 
 /* A process, known by pid and start time. Kept after its exit until the drain after it. */
 struct process {
         uint32_t pid, ppid;
-        uint64_t start_ns; /* boot time; 0 until known */
+        uint64_t start_ns;       /* boot time; 0 until known */
         char comm[ABI_COMM_LEN]; /* of the leader */
         bool exited;
-        bool followed; /* it or an ancestor was named in tracker_follow() */
+        bool followed;   /* it or an ancestor was named in tracker_follow() */
         uint32_t ns_pid; /* its pid in its own innermost pid namespace; 0 unknown */
 };
 
+/* memory: bytes that unwind tables may take. */
 int tracker_new(struct tracker **ret, const struct unwind_maps *maps, struct symclient *symbols,
                 uint64_t memory);
 struct tracker *tracker_free(struct tracker *t);
@@ -53,15 +54,16 @@ int tracker_fd(const struct tracker *t);
 int tracker_poll(struct tracker *t);
 int tracker_follow_cpus(struct tracker *t);
 
-/* Takes a deferred sample with its kernel frames (copies both; a sampler_raw_fn); its row comes out of a later
- * tracker_drain(), at the latest when its table has not come within a second. */
+/* Takes a deferred sample with its kernel frames (copies both; a sampler_raw_fn); its row comes out of a
+ * later tracker_drain(), at the latest when its table has not come within a second. */
 void tracker_defer(void *tracker, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n_kernel);
 int tracker_drain(struct tracker *t, sample_row_fn row, void *ctx);
 
 /* Called once per drain after its rows were taken: frees what exited and is not referred to any more. */
 void tracker_drained(struct tracker *t);
 
-/* The object of a frame; NULL when the id is not known. object_ref() keeps it past the next drain. */
+/* The object of a frame; NULL when the id is not known. object_ref() keeps it past the next drain. Asking
+ * for an object or a process tells that samples of it were seen: what is not seen is put out first. */
 struct object *tracker_object(struct tracker *t, uint32_t id);
 struct object *object_ref(struct object *o);
 struct object *object_unref(struct object *o);
@@ -76,11 +78,23 @@ const char *tracker_mapping_name(struct tracker *t, uint32_t pid, uint64_t addre
 int tracker_follow(struct tracker *t, uint32_t pid);
 
 struct tracker_stats {
-        uint64_t records, records_lost, execs, forks, exits;
-        uint64_t deferred, deferred_complete, deferred_lost;
-        uint32_t processes, objects, tables, rows, shards;
-        uint64_t evictions;
-        uint64_t memory; /* bytes of user-space state */
+        uint64_t records, records_lost; /* of the kernel; lost ones are made up for by reading /proc */
+        uint64_t execs, forks, exits;
+        uint64_t deferred;          /* samples taken */
+        uint64_t deferred_complete; /* finished with a whole stack */
+        uint64_t deferred_hurried; /* finished before what they waited for had come: too long, or too many */
+        uint64_t deferred_lost;    /* no memory for them: these samples are lost */
+        uint32_t processes, published; /* known; of them with a list in the kernel half's maps */
+        uint32_t mappings;             /* entries that these lists take */
+        uint32_t objects, objects_open;
+        uint64_t objects_failed; /* files that could not be opened or read */
+        uint32_t objects_stuck;  /* threads that wait for a file system that does not answer */
+        uint32_t tables;         /* objects of which rows are loaded */
+        uint32_t rules, shards;
+        uint64_t rows;
+        uint64_t evictions; /* pieces of tables put out for want of room */
+        uint64_t no_room;   /* lists, tables, rules and mappings for which none was found */
+        uint64_t memory;    /* bytes of user-space state, shared maps not counted */
 };
 void tracker_stats(const struct tracker *t, struct tracker_stats *ret);
 

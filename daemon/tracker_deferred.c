@@ -1,0 +1,244 @@
+#include "daemon/tracker_deferred.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/hash.h"
+#include "base/io.h"
+#include "daemon/unwind_twin.h"
+
+#define PATIENCE_NS NSEC_PER_SEC
+
+struct waiting {
+        struct waiting *next;
+        uint64_t deadline_ns;
+        struct object_entry *object; /* what it waits for (held); NULL: records */
+        uint32_t version;            /* of the object when it was found wanting */
+        bool scanned;                /* /proc was asked for the process */
+        uint32_t bytes;
+        uint32_t n_kernel;
+        const uint64_t *kernel;
+        struct abi_raw *raw;
+        uint64_t data[];
+};
+
+struct deferred {
+        struct deferred_parts parts;
+        struct waiting *first, **end;
+        uint64_t bytes, max_bytes;
+        struct deferred_stats stats;
+};
+
+int deferred_new(struct deferred **ret, const struct deferred_parts *parts, uint64_t max_bytes)
+{
+        struct deferred *d = calloc(1, sizeof(*d));
+
+        if (!d)
+                return -ENOMEM;
+        d->parts = *parts;
+        d->max_bytes = max_bytes;
+        d->end = &d->first;
+        *ret = d;
+        return 0;
+}
+
+static void wait_for(struct waiting *w, struct object_entry *o)
+{
+        if (w->object)
+                w->object->refs--;
+        w->object = o;
+        if (o) {
+                o->refs++;
+                w->version = o->version;
+        }
+}
+
+static void waiting_free(struct deferred *d, struct waiting *w)
+{
+        wait_for(w, NULL);
+        d->bytes -= w->bytes;
+        free(w);
+}
+
+struct deferred *deferred_free(struct deferred *d)
+{
+        if (!d)
+                return NULL;
+        for (struct waiting *w = d->first, *next; w; w = next) {
+                next = w->next;
+                waiting_free(d, w);
+        }
+        free(d);
+        return NULL;
+}
+
+static void emit(struct deferred *d, const struct waiting *w, enum abi_walk walk, const uint64_t *frame,
+                 uint32_t n)
+{
+        struct abi_key key = w->raw->key;
+
+        key.walk = (uint8_t)walk;
+        key.user_stack = n ? hash_bytes(frame, n * sizeof(*frame)) | 1 : 0;
+        struct sample_row row = {
+                        .key = &key,
+                        .samples = 1,
+                        .weight = w->raw->weight,
+                        .kernel = w->kernel,
+                        .n_kernel = w->n_kernel,
+                        .user = frame,
+                        .n_user = n,
+        };
+        d->stats.complete += walk == ABI_WALK_COMPLETE || walk == ABI_WALK_FOLDED;
+        d->stats.lost += tracker_rows_add(d->parts.rows, &row) < 0;
+}
+
+/* Of nobody's mappings: the one address that is certain. */
+static void emit_unknown(struct deferred *d, const struct waiting *w)
+{
+        uint64_t frame = ABI_FRAME(0, w->raw->registers.ip);
+
+        emit(d, w, ABI_WALK_NO_PROCESS, &frame, 1);
+}
+
+static struct process_entry *process_of(struct deferred *d, struct waiting *w)
+{
+        const struct abi_raw *raw = w->raw;
+        struct process_entry *p = process_table_at(d->parts.processes, raw->key.tgid, raw->time_ns);
+
+        if (p && (process_entry_image(p, raw->time_ns)->maps->n || w->scanned))
+                return p;
+        if (w->scanned)
+                return NULL;
+        /* It came before us, or its records were lost. */
+        w->scanned = true;
+        if (process_table_scan(d->parts.processes, raw->key.tgid) < 0)
+                return p;
+        return process_table_at(d->parts.processes, raw->key.tgid, raw->time_ns);
+}
+
+/* Its next samples need not be deferred: the kernel half gets the list. */
+static void publish(struct deferred *d, struct process_entry *p, const struct process_image *image,
+                    const struct waiting *w, bool settled)
+{
+        if (image != p->image || p->process.exited)
+                return;
+        if (settled)
+                p->flags |= ABI_PROCESS_SETTLED;
+        if (p->stamp != w->raw->stamp || p->stamp_image != image || settled) {
+                p->wanted_stamp = w->raw->stamp;
+                process_table_mark(d->parts.processes, p);
+        }
+}
+
+static enum object_answer ask(struct deferred *d, const struct unwind_twin_result *r, uint64_t now_ns)
+{
+        enum object_answer a = object_table_need(d->parts.objects, r->missing, now_ns);
+
+        if (a == OBJECT_HAVE && r->missing_rows)
+                a = object_table_need_rows(d->parts.objects, r->missing, r->missing_address);
+        return a;
+}
+
+/* True when the sample is done with. */
+static bool finish(struct deferred *d, struct waiting *w, bool last, uint64_t now_ns)
+{
+        struct unwind_twin_result r;
+        struct process_entry *p = process_of(d, w);
+
+        if (!p) {
+                emit_unknown(d, w);
+                return true;
+        }
+        p->used_ns = now_ns;
+        struct process_image *image = process_entry_image(p, w->raw->time_ns);
+        publish(d, p, image, w, false);
+        for (;;) {
+                unwind_twin_walk(w->raw, image->maps, d->parts.tables, now_ns, &r);
+                if (!r.missing)
+                        break;
+                struct object_entry *o = r.missing;
+                uint32_t version = o->version;
+                if (ask(d, &r, now_ns) == OBJECT_WAIT) {
+                        if (last)
+                                break;
+                        wait_for(w, o);
+                        return false;
+                }
+                if (o->version == version)
+                        break; /* as much as can be had */
+        }
+        d->stats.hurried += r.missing != NULL;
+        if (r.walk == ABI_WALK_NO_MAPPING)
+                publish(d, p, image, w, true);
+        emit(d, w, r.walk, r.frame, r.n);
+        return true;
+}
+
+static bool run_one(struct deferred *d, struct waiting *w, uint64_t applied_ns, uint64_t now_ns)
+{
+        bool last = now_ns >= w->deadline_ns;
+
+        if (!last && (w->raw->time_ns > applied_ns || (w->object && w->object->version == w->version)))
+                return false;
+        return finish(d, w, last, now_ns);
+}
+
+void deferred_run(struct deferred *d, uint64_t applied_ns, uint64_t now_ns)
+{
+        struct waiting **at = &d->first;
+
+        while (*at) {
+                struct waiting *w = *at;
+                if (!run_one(d, w, applied_ns, now_ns)) {
+                        at = &w->next;
+                        continue;
+                }
+                *at = w->next;
+                waiting_free(d, w);
+        }
+        d->end = at;
+}
+
+bool deferred_waiting(const struct deferred *d)
+{
+        return d->first != NULL;
+}
+
+void deferred_add(struct deferred *d, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n_kernel)
+{
+        size_t kernel_bytes = n_kernel * sizeof(*kernel), raw_bytes = sizeof(*raw) + raw->len;
+        uint64_t now = now_monotonic_ns();
+
+        d->stats.taken++;
+        struct waiting *w = malloc(sizeof(*w) + kernel_bytes + raw_bytes);
+        if (!w) {
+                d->stats.lost++;
+                return;
+        }
+        *w = (struct waiting){
+                        .deadline_ns = now + PATIENCE_NS,
+                        .bytes = (uint32_t)(sizeof(*w) + kernel_bytes + raw_bytes),
+                        .n_kernel = n_kernel,
+                        .kernel = w->data,
+                        .raw = (struct abi_raw *)(w->data + n_kernel),
+        };
+        if (kernel_bytes)
+                memcpy(w->data, kernel, kernel_bytes);
+        memcpy(w->raw, raw, raw_bytes);
+        d->bytes += w->bytes;
+        if (d->bytes > d->max_bytes) {
+                finish(d, w, true, now);
+                waiting_free(d, w);
+                return;
+        }
+        *d->end = w;
+        d->end = &w->next;
+}
+
+void deferred_stats(const struct deferred *d, struct deferred_stats *ret)
+{
+        *ret = d->stats;
+        ret->memory = sizeof(*d) + d->bytes;
+}
