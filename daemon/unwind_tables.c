@@ -35,7 +35,7 @@ struct chunk {
 };
 
 struct unwind_index {
-        struct unwind_index *prev, *next;
+        struct unwind_index **from, *next; /* list of all: what points here, and where it goes on */
         uint32_t touched; /* tick */
         uint32_t rows, n_loaded;
         uint32_t n_spans, n_chunks;
@@ -51,7 +51,7 @@ struct unwind_tables {
         uint32_t n_shards, max_shards;
         int first_shard_fd; /* kept for the grace period */
         uint32_t tick;
-        struct unwind_index head; /* of the ring of all indexes */
+        struct unwind_index *first; /* of all */
         struct unwind_tables_stats stats;
 };
 
@@ -119,7 +119,6 @@ int unwind_tables_new(struct unwind_tables **ret, const struct unwind_maps *maps
                 return -ENOMEM;
         t->maps = *maps;
         t->first_shard_fd = -1;
-        t->head.prev = t->head.next = &t->head;
         uint64_t shards = MAX_OF(max_bytes / SHARD_BYTES, 1);
         t->max_shards = (uint32_t)MIN_OF(shards, MIN_OF(maps->n_shards, ABI_MAX_SHARDS));
         int r = unwind_rules_new(&t->rules, maps->rules);
@@ -206,10 +205,11 @@ int unwind_index_new(struct unwind_tables *t, const struct sym_segment *segment,
         if (!x)
                 return -ENOMEM;
         x->touched = t->tick;
-        x->prev = &t->head;
-        x->next = t->head.next;
-        x->next->prev = x;
-        t->head.next = x;
+        x->from = &t->first;
+        x->next = t->first;
+        if (x->next)
+                x->next->from = &x->next;
+        t->first = x;
         int r = take_spans(t, segment, n, max_bytes, x);
         if (r < 0) {
                 unwind_index_free(t, x);
@@ -272,8 +272,9 @@ struct unwind_index *unwind_index_free(struct unwind_tables *t, struct unwind_in
                 drop_rows(t, x, &x->chunk[i]);
         for (uint32_t i = 0; i < x->n_spans; i++)
                 unwind_space_give(t->pages, x->span[i].page, x->span[i].n_pages);
-        x->prev->next = x->next;
-        x->next->prev = x->prev;
+        *x->from = x->next;
+        if (x->next)
+                x->next->from = x->from;
         free(x);
         return NULL;
 }
@@ -313,7 +314,7 @@ static struct unwind_index *coldest(struct unwind_tables *t, const struct unwind
 {
         struct unwind_index *best = NULL;
 
-        for (struct unwind_index *x = t->head.next; x != &t->head; x = x->next)
+        for (struct unwind_index *x = t->first; x; x = x->next)
                 if (x != but && x->n_loaded && x->touched != t->tick &&
                     (!best || t->tick - x->touched > t->tick - best->touched))
                         best = x;
