@@ -631,16 +631,20 @@ const struct profile_label *profile_find_label(const struct profile *p, const st
         return NULL;
 }
 
-bool profile_mapping_is_kernel(const struct profile *p, uint32_t mapping)
+bool profile_object_is_kernel(const char *object)
 {
         static const char *const user[] = {"[vdso",  "[vvar", "[vsyscall", "[heap",
                                            "[stack", "[anon", "[uprobes"};
-        const char *file = p->string[p->mapping[mapping].file];
 
-        if (file[0] != '[')
+        if (object[0] != '[')
                 return false;
         for (size_t i = 0; i < ARRAY_SIZE(user); i++)
-                if (!strncmp(file, user[i], strlen(user[i])))
+                if (!strncmp(object, user[i], strlen(user[i])))
                         return false;
         return true;
+}
+
+bool profile_mapping_is_kernel(const struct profile *p, uint32_t mapping)
+{
+        return profile_object_is_kernel(p->string[p->mapping[mapping].file]);
 }

@@ -152,8 +152,11 @@ static inline const int64_t *profile_values(const struct profile *p, uint32_t i)
         return p->value + (size_t)i * p->n_types;
 }
 
-/* Whether a mapping is the kernel's: "[kernel.kallsyms]" or a module, "[name]". The bracketed names of
- * user mappings ("[vdso]", "[heap]", "[stack]", "[anon...") are not. 0, no mapping, is not. */
+/* Whether an object is the kernel's: "[kernel.kallsyms]" or a module, "[name]". The bracketed names of
+ * user mappings ("[vdso]", "[heap]", "[stack]", "[anon...") are not. */
+bool profile_object_is_kernel(const char *object);
+
+/* The same of a mapping. 0, no mapping, is not the kernel's. */
 bool profile_mapping_is_kernel(const struct profile *p, uint32_t mapping);
 
 /* -- the ledger: comments that read "key: value" --
