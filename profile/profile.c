@@ -620,6 +620,15 @@ int profile_find_type(const struct profile *p, const char *type)
         return -ENOENT;
 }
 
+uint32_t profile_default_type(const struct profile *p)
+{
+        int t = p->default_type ? profile_find_type(p, p->string[p->default_type]) : -ENOENT;
+
+        if (t < 0)
+                t = profile_find_type(p, "cpu");
+        return t >= 0 ? (uint32_t)t : p->n_types ? p->n_types - 1 : 0;
+}
+
 const struct profile_label *profile_find_label(const struct profile *p, const struct profile_sample *s,
                                                const char *key)
 {

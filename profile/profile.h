@@ -142,6 +142,10 @@ static inline const char *profile_str(const struct profile *p, uint32_t i)
 /* Index of a sample type by its name ("cpu", "samples", "cache-misses"); -ENOENT. */
 int profile_find_type(const struct profile *p, const char *type);
 
+/* The type shown when none is asked for: the file's default, else "cpu", else the last, as pprof does. A
+ * profile without types: 0. */
+uint32_t profile_default_type(const struct profile *p);
+
 /* The label of a sample with this key, NULL when it has none. */
 const struct profile_label *profile_find_label(const struct profile *p, const struct profile_sample *s,
                                                const char *key);
