@@ -24,6 +24,7 @@ struct gathering {
         void *user;
         bool collection;
         struct api_collect what;                  /* of a collection */
+        uint32_t mark;                            /* of the process tree it follows; 0: none */
         uint64_t start_real_ns, start_ns, end_ns; /* end 0: not known yet */
         uint64_t stop_ns;                         /* settling: when it ended; 0: still gathering */
 };
@@ -41,12 +42,14 @@ struct pipeline {
         struct pipeline_stats stats;
 };
 
-static struct gathering *gathering_free(struct gathering *g)
+static void gathering_free(struct pipeline *p, struct gathering *g)
 {
-        if (g)
-                window_free(g->window);
+        if (!g)
+                return;
+        if (g->mark)
+                tracker_unfollow(p->parts.tracker, g->mark);
+        window_free(g->window);
         free(g);
-        return NULL;
 }
 
 static int gathering_new(struct pipeline *p, void *user, struct gathering **ret)
@@ -79,11 +82,11 @@ static bool wants(struct pipeline *p, const struct gathering *g, const struct sa
                 return false;
         if (g->what.selection.pid >= 0 && row->key->tgid != (uint64_t)g->what.selection.pid)
                 return false;
-        if (!g->what.follow_pid)
+        if (!g->mark)
                 return true;
         const struct process *process =
                         tracker_process(p->parts.tracker, row->key->tgid, row->key->start_ns);
-        return process && process->followed;
+        return process && (process->marks & g->mark);
 }
 
 static int on_row(void *ctx, const struct sample_row *row)
@@ -200,12 +203,16 @@ int pipeline_collect(struct pipeline *p, const struct api_collect *what, void *u
         if (p->n_gatherings >= MAX_GATHERINGS)
                 return -EBUSY;
         int r = pipeline_drain(p);
-        if (r >= 0 && what->follow_pid)
-                r = tracker_follow(p->parts.tracker, what->follow_pid);
         if (r >= 0)
                 r = gathering_new(p, user, &g);
         if (r < 0)
                 return r;
+        if (what->follow_pid)
+                r = tracker_follow(p->parts.tracker, what->follow_pid, &g->mark);
+        if (r < 0) {
+                gathering_free(p, g);
+                return r;
+        }
         g->collection = true;
         g->what = *what;
         g->end_ns = what->duration_ns ? g->start_ns + what->duration_ns : 0;
@@ -223,7 +230,7 @@ void pipeline_cancel(struct pipeline *p, void *user)
                         continue;
                 *at = g->next;
                 p->n_gatherings--;
-                gathering_free(g);
+                gathering_free(p, g);
                 return;
         }
 }
@@ -261,7 +268,7 @@ static void hand_over(struct pipeline *p, struct gathering *g)
         if (g->collection)
                 p->n_gatherings--;
         p->ops.done(p->ctx, g->user, profile, r, g->start_real_ns, g->stop_ns - g->start_ns, samples);
-        gathering_free(g);
+        gathering_free(p, g);
 }
 
 /* Takes off the list what is settled, oldest (last in the list) first. */
@@ -380,9 +387,9 @@ struct pipeline *pipeline_free(struct pipeline *p)
         while (p->gatherings) {
                 struct gathering *g = p->gatherings;
                 p->gatherings = g->next;
-                gathering_free(g);
+                gathering_free(p, g);
         }
-        gathering_free(p->current);
+        gathering_free(p, p->current);
         labels_free(p->labels);
         book_unref(p->book);
         free(p);

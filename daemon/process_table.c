@@ -305,7 +305,7 @@ static void apply_fork(struct process_table *t, const struct process_record *r)
         p->process.start_ns = r->time + t->boot_offset_ns;
         if (parent) {
                 memcpy(p->process.comm, parent->process.comm, sizeof(p->process.comm));
-                p->process.followed = parent->process.followed;
+                p->process.marks = parent->process.marks;
                 p->rescan = parent->rescan;
         }
 }

@@ -43,7 +43,8 @@ struct tracker {
         int kick_fd; /* readable when a deferred sample may go on */
         uint64_t applied_ns, rescanned_ns, checked_ns;
         uint64_t records;
-        bool lost; /* records were, since the last rescan */
+        uint32_t marks; /* in use, of tracker_follow() */
+        bool lost;      /* records were, since the last rescan */
 };
 
 static void on_moved(void *ctx)
@@ -284,10 +285,12 @@ const char *tracker_mapping_name(struct tracker *t, uint32_t pid, uint64_t addre
         return m->object->path;
 }
 
-int tracker_follow(struct tracker *t, uint32_t pid)
+int tracker_follow(struct tracker *t, uint32_t pid, uint32_t *ret_mark)
 {
         struct process_entry *p = process_table_find(t->processes, pid);
 
+        if (t->marks == UINT32_MAX)
+                return -EBUSY;
         if (!p || p->process.exited) {
                 apply_records(t);
                 p = process_table_find(t->processes, pid);
@@ -298,8 +301,19 @@ int tracker_follow(struct tracker *t, uint32_t pid)
                         return r;
                 p = process_table_find(t->processes, pid);
         }
-        p->process.followed = true;
+        uint32_t mark = ~t->marks & (t->marks + 1); /* the lowest that is free */
+        t->marks |= mark;
+        p->process.marks |= mark;
+        *ret_mark = mark;
         return 0;
+}
+
+void tracker_unfollow(struct tracker *t, uint32_t mark)
+{
+        for (struct process_entry *p = process_table_next(t->processes, NULL); p;
+             p = process_table_next(t->processes, p))
+                p->process.marks &= ~mark;
+        t->marks &= ~mark;
 }
 
 void tracker_stats(const struct tracker *t, struct tracker_stats *ret)

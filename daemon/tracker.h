@@ -37,7 +37,7 @@ struct process {
         uint64_t start_ns;       /* boot time; 0 until known */
         char comm[ABI_COMM_LEN]; /* of the leader */
         bool exited;
-        bool followed;   /* it or an ancestor was named in tracker_follow() */
+        uint32_t marks;  /* of the tracker_follow()s that named it or an ancestor */
         uint32_t ns_pid; /* its pid in its own innermost pid namespace; 0 unknown */
 };
 
@@ -74,8 +74,10 @@ const struct process *tracker_process(struct tracker *t, uint32_t pid, uint64_t 
 /* The path of the mapping at an address of a process ("//anon", "[heap]", "/memfd:x (deleted)"), or NULL. */
 const char *tracker_mapping_name(struct tracker *t, uint32_t pid, uint64_t address, uint64_t *ret_start);
 
-/* Marks a process; it and all that it forks from now on are `followed`. */
-int tracker_follow(struct tracker *t, uint32_t pid);
+/* Marks a process: it and all that it forks from now on carry `*ret_mark` (one bit). -ESRCH: there is no
+ * such process; -EBUSY: all marks are in use. */
+int tracker_follow(struct tracker *t, uint32_t pid, uint32_t *ret_mark);
+void tracker_unfollow(struct tracker *t, uint32_t mark);
 
 struct tracker_stats {
         uint64_t records, records_lost; /* of the kernel; lost ones are made up for by reading /proc */
