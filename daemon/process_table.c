@@ -278,6 +278,13 @@ static void apply_comm(struct process_table *t, const struct process_record *r)
                 set_comm(p, r->name);
 }
 
+static void set_birth(const struct process_table *t, struct process_entry *p, const struct process_record *r)
+{
+        p->born_ns = r->time;
+        p->process.ppid = r->ppid;
+        p->process.start_ns = r->time + t->boot_offset_ns;
+}
+
 static void apply_fork(struct process_table *t, const struct process_record *r)
 {
         if (r->pid == r->ppid) {
@@ -287,8 +294,12 @@ static void apply_fork(struct process_table *t, const struct process_record *r)
                 return;
         }
         struct process_entry *old = process_table_find(t, r->pid);
-        if (old && r->time <= MAX_OF(old->born_ns, old->applied_ns))
-                return; /* came late: we know more already */
+        if (old && r->time <= MAX_OF(old->born_ns, old->applied_ns)) {
+                /* Came late: what it is by now is known, not what it comes from. */
+                if (!old->process.start_ns)
+                        set_birth(t, old, r);
+                return;
+        }
         if (old)
                 mark_exited(t, old);
         struct process_entry *parent = process_table_at(t, r->ppid, r->time);
@@ -300,9 +311,8 @@ static void apply_fork(struct process_table *t, const struct process_record *r)
                 return;
         }
         t->stats.forks++;
-        p->born_ns = p->applied_ns = r->time;
-        p->process.ppid = r->ppid;
-        p->process.start_ns = r->time + t->boot_offset_ns;
+        p->applied_ns = r->time;
+        set_birth(t, p, r);
         if (parent) {
                 memcpy(p->process.comm, parent->process.comm, sizeof(p->process.comm));
                 p->process.marks = parent->process.marks;
@@ -316,6 +326,7 @@ static void apply_exit(struct process_table *t, const struct process_record *r)
 
         if (!p || p->process.exited || r->time < p->born_ns)
                 return;
+        p->applied_ns = MAX_OF(p->applied_ns, r->time);
         if (p->threads)
                 p->threads--;
         p->leader_exited = p->leader_exited || r->tid == r->pid;
