@@ -87,6 +87,8 @@ UNWIND_INLINE uint64_t unwind_find_rule(struct unwind_walk *w, uint64_t pc)
         UNWIND_SEARCH(at, ABI_PAGE_ROWS(entry), elf & UNWIND_PAGE_MASK, ROW_OFFSET);
 #undef ROW_OFFSET
         i = UNWIND_ROW_RULE(shard->row[at & (ABI_SHARD_ROWS - 1)]);
+        if (i < UNWIND_RULE_FIRST)
+                return i; /* is its own kind */
         value = bpf_map_lookup_elem(&rules, &i);
         return value ? *value : UNWIND_NONE;
 }
