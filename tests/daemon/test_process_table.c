@@ -321,13 +321,13 @@ static void test_followed_are_the_children_too(void **state)
         struct world *w = *state;
 
         fork_(w, 10, PID(2), PID(1));
-        process_table_find(w->processes, PID(2))->process.followed = true;
+        process_table_find(w->processes, PID(2))->process.marks = 5;
         fork_(w, 11, PID(3), PID(2));
         exec(w, 12, PID(3), "x");
         fork_(w, 13, PID(4), PID(3));
         fork_(w, 14, PID(5), PID(1));
-        assert_true(process_table_find(w->processes, PID(4))->process.followed);
-        assert_false(process_table_find(w->processes, PID(5))->process.followed);
+        assert_int_equal(process_table_find(w->processes, PID(4))->process.marks, 5);
+        assert_int_equal(process_table_find(w->processes, PID(5))->process.marks, 0);
 }
 
 static void test_objects_live_as_long_as_something_maps_them(void **state)
