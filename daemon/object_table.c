@@ -16,7 +16,7 @@
 #define MAX_IDS         65535u
 #define MAX_OBJECTS     (1u << 20) /* with the anonymous ones, which have no id */
 #define OPEN_TIMEOUT_MS 2000
-#define LOOK_NS         (10 * NSEC_PER_SEC) /* between two looks whether a file was changed in place */
+#define LOOK_NS         (1 * NSEC_PER_SEC)   /* between two looks whether a file was changed in place */
 #define RETRY_NS        (1 * NSEC_PER_SEC)  /* after a file was found nowhere */
 #define NO_ROOM_NS      (10 * NSEC_PER_SEC)
 #define IDLE_NS         (300 * NSEC_PER_SEC) /* an object outlives its last process by this */

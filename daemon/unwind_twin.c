@@ -95,10 +95,10 @@ static void unwind_emit(struct unwind_walk *w, uint64_t frame)
                 t->frame[w->n++] = frame;
 }
 
-/* The middle of a deep stack is left out: leaf and root say most. */
+/* The middle of a deep stack is left out, as the kernel half does it: leaf and root say most. */
 static void fold(const struct twin *t, struct unwind_twin_result *ret)
 {
-        uint32_t n = t->w.n, leaf = ABI_MAX_FRAMES / 2, root = ABI_MAX_FRAMES - leaf;
+        uint32_t n = t->w.n, leaf = ABI_MAX_FRAMES / 2, root = ABI_MAX_FRAMES - leaf - 1;
 
         ret->walk = t->w.walk;
         if (n <= ABI_MAX_FRAMES) {

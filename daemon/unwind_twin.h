@@ -9,7 +9,7 @@
 struct unwind_twin_result {
         enum abi_walk walk;
         uint32_t n;
-        uint64_t frame[ABI_MAX_FRAMES + 1]; /* leaf first; one more for the mark of what was left out */
+        uint64_t frame[ABI_MAX_FRAMES]; /* leaf first */
         /* When the walk needs what is not there (yet): an object, and the ELF address whose rows it wants;
          */
         struct object_entry *missing; /* NULL: nothing is missing */
