@@ -1,0 +1,181 @@
+#include "tools/http.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "tools/say.h"
+
+#define MAX_TOKEN 4096
+
+struct transfer {
+        const struct http_request *request;
+        struct buf *body;
+        bool sent;
+};
+
+static size_t on_body(char *data, size_t size, size_t n, void *ctx)
+{
+        struct transfer *t = ctx;
+
+        buf_add(t->body, data, size * n);
+        return buf_error(t->body) ? 0 : size * n;
+}
+
+/* libcurl tells what it sends to its tracing callback only. */
+static int on_trace(CURL *curl, curl_infotype type, char *data, size_t n, void *ctx)
+{
+        struct transfer *t = ctx;
+
+        if (type == CURLINFO_HEADER_OUT && !t->sent) {
+                t->sent = true;
+                t->request->on_sent(t->request->ctx);
+        }
+        return 0;
+}
+
+bool http_reachable(const struct target *t)
+{
+        struct sockaddr_un sa = {.sun_family = AF_UNIX};
+
+        if (t->host)
+                return true;
+        if (strlen(t->socket) >= sizeof(sa.sun_path))
+                return false;
+        strcpy(sa.sun_path, t->socket);
+        _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        return fd >= 0 && connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0;
+}
+
+static int say_unreachable(const struct target *t, CURL *curl, CURLcode code, const char *detail)
+{
+        long os_errno = 0;
+
+        curl_easy_getinfo(curl, CURLINFO_OS_ERRNO, &os_errno);
+        if (code == CURLE_OPERATION_TIMEDOUT)
+                return say_failed(
+                                "profd at %s does not answer in time; look at its log (journalctl -u profd)",
+                                t->host ? t->host : t->socket);
+        if (t->host)
+                return say_failed("cannot read from %s: %s", t->host,
+                                  detail[0] ? detail : curl_easy_strerror(code));
+        if (code == CURLE_COULDNT_CONNECT && os_errno == EACCES)
+                return say_failed("no permission to open %s; use sudo, or join the group profd "
+                                  "(usermod -aG profd NAME)",
+                                  t->socket);
+        if (code == CURLE_COULDNT_CONNECT)
+                return say_failed("no profd is running: cannot connect to %s (%s); start it with "
+                                  "'systemctl start profd', or as root with 'profd'",
+                                  t->socket, strerror((int)os_errno));
+        return say_failed("cannot read from profd at %s: %s", t->socket,
+                          detail[0] ? detail : curl_easy_strerror(code));
+}
+
+/* The bearer token's header, from a file that holds it and perhaps a newline. */
+static int token_header(const char *path, struct curl_slist **ret)
+{
+        _cleanup_buf_ struct buf token = {0}, header = {0};
+
+        int r = read_file(path, MAX_TOKEN, &token);
+        if (r < 0)
+                return say_failed("cannot read the token in %s: %s", path, strerror(-r));
+        size_t n = strcspn(buf_text(&token), "\r\n");
+        if (n == 0)
+                return say_failed("there is no token in %s", path);
+        buf_addf(&header, "Authorization: Bearer %.*s", (int)n, buf_text(&token));
+        *ret = curl_slist_append(*ret, buf_text(&header));
+        return *ret ? 0 : say_failed("%s", strerror(ENOMEM));
+}
+
+static void set_target(CURL *curl, const struct target *t, const char *url)
+{
+        curl_easy_setopt(curl, CURLOPT_URL, url);
+        if (!t->host)
+                curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, t->socket);
+        if (t->ca)
+                curl_easy_setopt(curl, CURLOPT_CAINFO, t->ca);
+        if (t->certificate)
+                curl_easy_setopt(curl, CURLOPT_SSLCERT, t->certificate);
+        if (t->key)
+                curl_easy_setopt(curl, CURLOPT_SSLKEY, t->key);
+        curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+}
+
+static int perform(CURL *curl, const struct target *t, const struct http_request *request,
+                   struct http_reply *reply)
+{
+        char detail[CURL_ERROR_SIZE] = "";
+        struct transfer transfer = {.request = request, .body = &reply->body};
+
+        curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+        curl_easy_setopt(curl, CURLOPT_NOPROXY, t->host ? NULL : "*");
+        curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, 10L);
+        curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(request->timeout_ns / NSEC_PER_MSEC));
+        curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
+        curl_easy_setopt(curl, CURLOPT_USERAGENT, "profctl/" PROFD_VERSION);
+        curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
+        curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
+        if (request->on_sent) {
+                curl_easy_setopt(curl, CURLOPT_DEBUGFUNCTION, on_trace);
+                curl_easy_setopt(curl, CURLOPT_DEBUGDATA, &transfer);
+                curl_easy_setopt(curl, CURLOPT_VERBOSE, 1L);
+        }
+        reply->body.limit = request->max_bytes;
+        CURLcode code = curl_easy_perform(curl);
+        if (buf_error(&reply->body))
+                return say_failed("the answer to %s is too large: more than %zu bytes", request->path,
+                                  request->max_bytes);
+        if (code != CURLE_OK)
+                return say_unreachable(t, curl, code, detail);
+        curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &reply->status);
+        return 0;
+}
+
+int http_get(const struct target *t, const struct http_request *request, struct http_reply *ret)
+{
+        _cleanup_buf_ struct buf url = {0};
+        struct curl_slist *headers = NULL;
+        struct http_reply reply = {0};
+        const char *host = t->host ? t->host : "http://localhost";
+        size_t n = strlen(host);
+
+        while (n > 0 && host[n - 1] == '/')
+                n--;
+        buf_addf(&url, "%s%.*s%s", strstr(host, "://") ? "" : "https://", (int)n, host, request->path);
+        int r = t->token_file ? token_header(t->token_file, &headers) : 0;
+        CURL *curl = r == 0 ? curl_easy_init() : NULL;
+        if (r == 0 && (!curl || buf_error(&url)))
+                r = say_failed("%s", strerror(ENOMEM));
+        if (r == 0) {
+                set_target(curl, t, buf_text(&url));
+                curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+                r = perform(curl, t, request, &reply);
+        }
+        curl_easy_cleanup(curl);
+        curl_slist_free_all(headers);
+        if (r == 0)
+                *ret = reply;
+        else
+                buf_free(&reply.body);
+        return r;
+}
+
+int http_refused(const struct target *t, const char *path, const struct http_reply *reply)
+{
+        const char *text = buf_text(&reply->body);
+        int n = (int)strcspn(text, "\r\n");
+
+        if (reply->status == 401)
+                return say_failed("%s refuses: %.*s%s--token-file or --cert and --key say who you are",
+                                  t->host ? t->host : t->socket, n, text, n ? "; " : "");
+        if (n > 0)
+                return say_failed("profd refuses %.*s: %.*s", (int)strcspn(path, "?"), path, n, text);
+        return say_failed("profd refuses %.*s with HTTP status %ld", (int)strcspn(path, "?"), path,
+                          reply->status);
+}

@@ -1,0 +1,57 @@
+/* profctl: where the CPU goes on this host, now and in the last two weeks. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "tools/say.h"
+#include "tools/text.h"
+#include "tools/verb.h"
+
+static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+        const char *summary;
+} verbs[] = {
+                {"top", verb_top, "what uses the CPU now, full screen"},
+                {"report", verb_report, "functions by share of time; callers and callees"},
+                {"flamegraph", verb_flamegraph, "one interactive page"},
+                {"annotate", verb_annotate, "one function's source lines and instructions"},
+                {"record", verb_record, "run a command and profile it"},
+                {"diff", verb_diff, "what changed between two times or files"},
+                {"changes", verb_changes, "what was upgraded or restarted, and what that did"},
+                {"dump", verb_dump, "write the profile in another format"},
+                {"list", verb_list, "the stored windows"},
+                {"status", verb_status, "what is sampled, at what cost, what is lost"},
+                {"doctor", verb_doctor, "what on this host stands in the way"},
+                {"symbolize", verb_symbolize, "names of addresses"},
+};
+
+static void print_help(void)
+{
+        puts("profctl COMMAND [OPTION...] [FILE...]\n"
+             "Reads profd, the profiler of this host, or pprof files.\n");
+        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+                printf("  %-12s %s\n", verbs[i].name, verbs[i].summary);
+        puts("\nprofctl COMMAND --help tells more. First steps: profctl record -- CMD; profctl top.");
+}
+
+int main(int argc, char **argv)
+{
+        text_init();
+        signal(SIGPIPE, SIG_IGN);
+        if (argc < 2)
+                return say_usage(NULL, "no command given");
+        if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+                print_help();
+                return STATUS_DONE;
+        }
+        if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
+                puts("profctl " PROFD_VERSION);
+                return STATUS_DONE;
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+                if (!strcmp(argv[1], verbs[i].name))
+                        return verbs[i].run(argc - 1, argv + 1);
+        return say_usage(NULL, "there is no command '%s'", argv[1]);
+}

@@ -1,0 +1,302 @@
+#include "tools/source.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "profile/pprof.h"
+#include "tools/http.h"
+#include "tools/human.h"
+#include "tools/say.h"
+
+#define ANSWER_MAX    (1u << 30)
+#define JSON_MAX      (64u << 20)
+#define QUERY_TIMEOUT (120 * NSEC_PER_SEC)
+
+/* -- files -- */
+
+/* `into` can take a profile of new sample types only while it has no samples: it is made anew with the types
+ * of both. */
+static int merge_with_new_types(struct profile **into, const struct profile *p)
+{
+        _cleanup_profile_ struct profile *wider = NULL;
+
+        int r = profile_new(&wider);
+        if (r < 0)
+                return r;
+        const struct profile *const both[] = {*into, p};
+        for (unsigned b = 0; b < 2; b++)
+                for (uint32_t i = 0; i < both[b]->n_types; i++) {
+                        int64_t t = profile_type(wider, profile_str(both[b], both[b]->type[i].type),
+                                                 profile_str(both[b], both[b]->type[i].unit));
+                        if (t < 0)
+                                return (int)t;
+                }
+        for (unsigned b = 0; b < 2; b++) {
+                r = profile_merge(wider, both[b]);
+                if (r < 0)
+                        return r;
+        }
+        profile_free(*into);
+        *into = TAKE_PTR(wider);
+        return 0;
+}
+
+static bool in_range(const struct query *q, const struct profile *p)
+{
+        if (q->when != WHEN_RANGE || p->time_ns <= 0)
+                return true;
+        uint64_t start = (uint64_t)p->time_ns, end = start + (uint64_t)MAX_OF(p->duration_ns, 1);
+        return start < q->until_ns && end > q->since_ns;
+}
+
+static int add_file(const struct query *q, const char *path, struct profile **into)
+{
+        _cleanup_profile_ struct profile *p = NULL;
+        const char *why = NULL;
+
+        int r = pprof_read_file(path, &p, &why);
+        if (r < 0)
+                return say_failed("cannot read %s: %s%s", path, why ? why : strerror(-r),
+                                  r == -EBADMSG ? "; it is no pprof file, or damaged" : "");
+        if (!in_range(q, p))
+                return 0;
+        if (!*into) {
+                *into = TAKE_PTR(p);
+                return 0;
+        }
+        r = profile_merge(*into, p);
+        if (r == -EINVAL)
+                r = merge_with_new_types(into, p);
+        if (r < 0)
+                return say_failed("cannot merge %s with the files before: %s", path, strerror(-r));
+        return 0;
+}
+
+static int is_window(const struct dirent *d)
+{
+        size_t n = strlen(d->d_name);
+
+        return d->d_name[0] != '.' && n > 6 && !strcmp(d->d_name + n - 6, ".pb.gz");
+}
+
+static int add_directory(const struct query *q, const char *path, struct profile **into)
+{
+        struct dirent **entry;
+        int r = 0, n = scandir(path, &entry, is_window, alphasort);
+
+        if (n < 0)
+                return say_failed("cannot read the directory %s: %s", path, strerror(errno));
+        if (n == 0)
+                r = say_failed("there is no profile (*.pb.gz) in the directory %s", path);
+        for (int i = 0; i < n; i++) {
+                _cleanup_buf_ struct buf file = {0};
+                buf_addf(&file, "%s/%s", path, entry[i]->d_name);
+                if (r == 0)
+                        r = add_file(q, buf_text(&file), into);
+                free(entry[i]);
+        }
+        free(entry);
+        return r;
+}
+
+static int from_files(const struct query *q, struct profile **ret)
+{
+        _cleanup_profile_ struct profile *all = NULL;
+
+        for (int i = 0; i < q->n_files; i++) {
+                struct stat st;
+                if (stat(q->file[i], &st) < 0)
+                        return say_failed("cannot open %s: %s", q->file[i], strerror(errno));
+                int r = S_ISDIR(st.st_mode) ? add_directory(q, q->file[i], &all)
+                                            : add_file(q, q->file[i], &all);
+                if (r != 0)
+                        return r;
+        }
+        int r = all ? selection_apply(&q->selection, all, ret) : profile_new(ret);
+        return r < 0 ? say_failed("cannot select from %s: %s", q->file[0], strerror(-r)) : STATUS_DONE;
+}
+
+/* -- the daemon -- */
+
+static int decode(const struct http_reply *reply, const char *path, struct profile **ret)
+{
+        const char *why = NULL;
+
+        int r = pprof_read(reply->body.data, reply->body.len, 0, ret, &why);
+        if (r < 0)
+                return say_failed("the answer to %s is no profile: %s", path, why ? why : strerror(-r));
+        return STATUS_DONE;
+}
+
+static void when_query(const struct query *q, struct buf *path)
+{
+        if (q->when == WHEN_FOR)
+                buf_addf(path, "seconds=%.3f", (double)q->for_ns / NSEC_PER_SEC);
+        else
+                buf_addf(path, "since=@%" PRIu64 ".%09u&until=@%" PRIu64 ".%09u",
+                         (uint64_t)(q->since_ns / NSEC_PER_SEC), (unsigned)(q->since_ns % NSEC_PER_SEC),
+                         (uint64_t)(q->until_ns / NSEC_PER_SEC), (unsigned)(q->until_ns % NSEC_PER_SEC));
+}
+
+static int from_daemon(const struct query *q, struct profile **ret)
+{
+        _cleanup_buf_ struct buf path = {0}, selection = {0};
+        struct http_reply reply;
+
+        buf_adds(&path, "/api/v1/profile?");
+        when_query(q, &path);
+        selection_query(&q->selection, &selection);
+        if (selection.len > 0)
+                buf_addf(&path, "&%s", buf_text(&selection));
+        if (buf_error(&path) || buf_error(&selection))
+                return say_failed("%s", strerror(ENOMEM));
+        if (q->when == WHEN_FOR && isatty(STDERR_FILENO)) {
+                char t[HUMAN_MAX];
+                say_note("collecting for %s ...", human_duration(t, q->for_ns));
+        }
+        const struct http_request request = {
+                        .path = buf_text(&path),
+                        .timeout_ns = QUERY_TIMEOUT + (q->when == WHEN_FOR ? q->for_ns : 0),
+                        .max_bytes = ANSWER_MAX,
+        };
+        int r = http_get(&q->target, &request, &reply);
+        if (r != 0)
+                return r;
+        if (reply.status == 200)
+                r = decode(&reply, buf_text(&path), ret);
+        else if (reply.status == 404) /* nothing is stored over this range */
+                r = profile_new(ret) < 0 ? say_failed("%s", strerror(ENOMEM)) : STATUS_DONE;
+        else
+                r = http_refused(&q->target, buf_text(&path), &reply);
+        buf_free(&reply.body);
+        return r;
+}
+
+int source_profile(const struct query *q, struct profile **ret)
+{
+        return q->n_files > 0 ? from_files(q, ret) : from_daemon(q, ret);
+}
+
+int source_json(const struct query *q, const char *path, struct json_object **ret)
+{
+        const struct http_request request = {
+                        .path = path, .timeout_ns = QUERY_TIMEOUT, .max_bytes = JSON_MAX};
+        struct http_reply reply;
+
+        int r = http_get(&q->target, &request, &reply);
+        if (r != 0)
+                return r;
+        if (reply.status == 200) {
+                *ret = json_tokener_parse(buf_text(&reply.body));
+                r = *ret ? STATUS_DONE
+                         : say_failed("the answer to %s is no JSON; is %s a profd?", path,
+                                      q->target.host ? q->target.host : q->target.socket);
+        } else {
+                r = http_refused(&q->target, path, &reply);
+        }
+        buf_free(&reply.body);
+        return r;
+}
+
+/* -- nothing found -- */
+
+static void describe_selection(const struct selection *s, struct buf *out)
+{
+        static const char *const side[] = {"", " in the kernel", " in user space"};
+
+        if (s->event)
+                buf_addf(out, " of %s", s->event);
+        if (s->pid >= 0)
+                buf_addf(out, " of pid %" PRId64, s->pid);
+        if (s->comm)
+                buf_addf(out, " of process %s", s->comm);
+        if (s->thread_name)
+                buf_addf(out, " of thread %s", s->thread_name);
+        if (s->unit)
+                buf_addf(out, " of unit %s", s->unit);
+        if (s->container)
+                buf_addf(out, " of container %s", s->container);
+        if (s->user)
+                buf_addf(out, " of user %s", s->user);
+        buf_adds(out, side[s->side]);
+}
+
+static void describe_stored(const struct query *q, struct buf *out)
+{
+        _cleanup_json_ struct json_object *status = NULL;
+
+        if (q->n_files > 0) {
+                buf_adds(out, "; the files have others: leave out a part of the selection");
+                return;
+        }
+        if (q->when == WHEN_FOR || source_json(q, "/api/v1/status", &status) != STATUS_DONE)
+                return;
+        uint64_t oldest = json_at_u64(status, "store.oldest_ns", 0),
+                 newest = json_at_u64(status, "store.newest_ns", 0);
+        if (newest > 0) {
+                buf_adds(out, "; stored is ");
+                human_range(out, oldest, newest);
+        } else {
+                buf_adds(out, "; nothing is stored yet: collect from now on with --for 10s");
+        }
+}
+
+int source_say_empty(const struct query *q)
+{
+        _cleanup_buf_ struct buf text = {0};
+
+        buf_adds(&text, "no samples");
+        describe_selection(&q->selection, &text);
+        if (q->when == WHEN_FOR) {
+                char t[HUMAN_MAX];
+                buf_addf(&text, " in %s", human_duration(t, q->for_ns));
+        } else if (q->n_files == 0 || q->when == WHEN_RANGE) {
+                buf_adds(&text, " from ");
+                human_range(&text, q->since_ns, q->until_ns);
+        }
+        describe_stored(q, &text);
+        say_note("%s", buf_text(&text));
+        return STATUS_DONE;
+}
+
+/* -- JSON -- */
+
+struct json_object *json_at(struct json_object *j, const char *path)
+{
+        char name[64];
+
+        while (j && *path) {
+                size_t n = strcspn(path, ".");
+                if (n >= sizeof(name))
+                        return NULL;
+                memcpy(name, path, n);
+                name[n] = 0;
+                if (!json_object_is_type(j, json_type_object) || !json_object_object_get_ex(j, name, &j))
+                        return NULL;
+                path += n + (path[n] == '.');
+        }
+        return j;
+}
+
+uint64_t json_at_u64(struct json_object *j, const char *path, uint64_t otherwise)
+{
+        j = json_at(j, path);
+        return j ? json_object_get_uint64(j) : otherwise;
+}
+
+double json_at_double(struct json_object *j, const char *path, double otherwise)
+{
+        j = json_at(j, path);
+        return j ? json_object_get_double(j) : otherwise;
+}
+
+const char *json_at_text(struct json_object *j, const char *path, const char *otherwise)
+{
+        j = json_at(j, path);
+        return j && !json_object_is_type(j, json_type_null) ? json_object_get_string(j) : otherwise;
+}
