@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -53,44 +54,58 @@ bool http_reachable(const struct target *t)
         return fd >= 0 && connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0;
 }
 
-static int say_unreachable(const struct target *t, CURL *curl, CURLcode code, const char *detail)
+static int __attribute__((format(printf, 2, 3)))
+fail(const struct http_request *request, const char *fmt, ...)
+{
+        _cleanup_buf_ struct buf text = {0};
+        va_list ap;
+
+        va_start(ap, fmt);
+        buf_vaddf(request->error ? request->error : &text, fmt, ap);
+        va_end(ap);
+        return request->error ? STATUS_FAILED : say_failed("%s", buf_text(&text));
+}
+
+static int fail_unreachable(const struct target *t, const struct http_request *q, CURL *curl, CURLcode code,
+                            const char *detail)
 {
         long os_errno = 0;
 
         curl_easy_getinfo(curl, CURLINFO_OS_ERRNO, &os_errno);
         if (code == CURLE_OPERATION_TIMEDOUT)
-                return say_failed(
-                                "profd at %s does not answer in time; look at its log (journalctl -u profd)",
-                                t->host ? t->host : t->socket);
+                return fail(q, "profd at %s does not answer in time; look at its log (journalctl -u profd)",
+                            t->host ? t->host : t->socket);
         if (t->host)
-                return say_failed("cannot read from %s: %s", t->host,
-                                  detail[0] ? detail : curl_easy_strerror(code));
+                return fail(q, "cannot read from %s: %s", t->host,
+                            detail[0] ? detail : curl_easy_strerror(code));
         if (code == CURLE_COULDNT_CONNECT && os_errno == EACCES)
-                return say_failed("no permission to open %s; use sudo, or join the group profd "
-                                  "(usermod -aG profd NAME)",
-                                  t->socket);
+                return fail(q,
+                            "no permission to open %s; use sudo, or join the group profd "
+                            "(usermod -aG profd NAME)",
+                            t->socket);
         if (code == CURLE_COULDNT_CONNECT)
-                return say_failed("no profd is running: cannot connect to %s (%s); start it with "
-                                  "'systemctl start profd', or as root with 'profd'",
-                                  t->socket, strerror((int)os_errno));
-        return say_failed("cannot read from profd at %s: %s", t->socket,
-                          detail[0] ? detail : curl_easy_strerror(code));
+                return fail(q,
+                            "no profd is running: cannot connect to %s (%s); start it with "
+                            "'systemctl start profd', or as root with 'profd'",
+                            t->socket, strerror((int)os_errno));
+        return fail(q, "cannot read from profd at %s: %s", t->socket,
+                    detail[0] ? detail : curl_easy_strerror(code));
 }
 
 /* The bearer token's header, from a file that holds it and perhaps a newline. */
-static int token_header(const char *path, struct curl_slist **ret)
+static int token_header(const struct http_request *q, const char *path, struct curl_slist **ret)
 {
         _cleanup_buf_ struct buf token = {0}, header = {0};
 
         int r = read_file(path, MAX_TOKEN, &token);
         if (r < 0)
-                return say_failed("cannot read the token in %s: %s", path, strerror(-r));
+                return fail(q, "cannot read the token in %s: %s", path, strerror(-r));
         size_t n = strcspn(buf_text(&token), "\r\n");
         if (n == 0)
-                return say_failed("there is no token in %s", path);
+                return fail(q, "there is no token in %s", path);
         buf_addf(&header, "Authorization: Bearer %.*s", (int)n, buf_text(&token));
         *ret = curl_slist_append(*ret, buf_text(&header));
-        return *ret ? 0 : say_failed("%s", strerror(ENOMEM));
+        return *ret ? 0 : fail(q, "%s", strerror(ENOMEM));
 }
 
 static void set_target(CURL *curl, const struct target *t, const char *url)
@@ -105,6 +120,32 @@ static void set_target(CURL *curl, const struct target *t, const char *url)
         if (t->key)
                 curl_easy_setopt(curl, CURLOPT_SSLKEY, t->key);
         curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+}
+
+/* curl_easy_perform() that can be given up. */
+static CURLcode transfer_all(CURL *curl, int abort_fd)
+{
+        struct curl_waitfd extra = {.fd = abort_fd, .events = CURL_WAIT_POLLIN};
+        CURLcode code = CURLE_ABORTED_BY_CALLBACK;
+        int running = 1, left;
+
+        CURLM *multi = curl_multi_init();
+        if (!multi)
+                return CURLE_OUT_OF_MEMORY;
+        CURLMcode m = curl_multi_add_handle(multi, curl);
+        while (m == CURLM_OK && running) {
+                m = curl_multi_perform(multi, &running);
+                if (m == CURLM_OK && running)
+                        m = curl_multi_poll(multi, &extra, abort_fd > 0, 1000, NULL);
+                if (extra.revents)
+                        break;
+        }
+        for (CURLMsg *msg; (msg = curl_multi_info_read(multi, &left));)
+                if (msg->msg == CURLMSG_DONE)
+                        code = msg->data.result;
+        curl_multi_remove_handle(multi, curl);
+        curl_multi_cleanup(multi);
+        return code;
 }
 
 static int perform(CURL *curl, const struct target *t, const struct http_request *request,
@@ -127,12 +168,14 @@ static int perform(CURL *curl, const struct target *t, const struct http_request
                 curl_easy_setopt(curl, CURLOPT_VERBOSE, 1L);
         }
         reply->body.limit = request->max_bytes;
-        CURLcode code = curl_easy_perform(curl);
+        CURLcode code = transfer_all(curl, request->abort_fd);
+        if (code == CURLE_ABORTED_BY_CALLBACK)
+                return STATUS_FAILED;
         if (buf_error(&reply->body))
-                return say_failed("the answer to %s is too large: more than %zu bytes", request->path,
-                                  request->max_bytes);
+                return fail(request, "the answer to %s is too large: more than %zu bytes", request->path,
+                            request->max_bytes);
         if (code != CURLE_OK)
-                return say_unreachable(t, curl, code, detail);
+                return fail_unreachable(t, request, curl, code, detail);
         curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &reply->status);
         return 0;
 }
@@ -148,10 +191,10 @@ int http_get(const struct target *t, const struct http_request *request, struct 
         while (n > 0 && host[n - 1] == '/')
                 n--;
         buf_addf(&url, "%s%.*s%s", strstr(host, "://") ? "" : "https://", (int)n, host, request->path);
-        int r = t->token_file ? token_header(t->token_file, &headers) : 0;
+        int r = t->token_file ? token_header(request, t->token_file, &headers) : 0;
         CURL *curl = r == 0 ? curl_easy_init() : NULL;
         if (r == 0 && (!curl || buf_error(&url)))
-                r = say_failed("%s", strerror(ENOMEM));
+                r = fail(request, "%s", strerror(ENOMEM));
         if (r == 0) {
                 set_target(curl, t, buf_text(&url));
                 curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
@@ -166,16 +209,16 @@ int http_get(const struct target *t, const struct http_request *request, struct 
         return r;
 }
 
-int http_refused(const struct target *t, const char *path, const struct http_reply *reply)
+int http_refused(const struct target *t, const struct http_request *request, const struct http_reply *reply)
 {
-        const char *text = buf_text(&reply->body);
+        const char *text = buf_text(&reply->body), *where = t->host ? t->host : t->socket;
         int n = (int)strcspn(text, "\r\n");
 
         if (reply->status == 401)
-                return say_failed("%s refuses: %.*s%s--token-file or --cert and --key say who you are",
-                                  t->host ? t->host : t->socket, n, text, n ? "; " : "");
+                return fail(request, "%s refuses: %.*s%s--token-file or --cert and --key say who you are",
+                            where, n, text, n ? "; " : "");
         if (n > 0)
-                return say_failed("profd refuses %.*s: %.*s", (int)strcspn(path, "?"), path, n, text);
-        return say_failed("profd refuses %.*s with HTTP status %ld", (int)strcspn(path, "?"), path,
-                          reply->status);
+                return fail(request, "profd at %s: %.*s", where, n, text);
+        return fail(request, "profd at %s answers %.*s with HTTP status %ld", where,
+                    (int)strcspn(request->path, "?"), request->path, reply->status);
 }

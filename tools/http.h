@@ -15,6 +15,8 @@ struct http_request {
         /* Called once, in the caller's thread, when the request is on its way; may be NULL. */
         void (*on_sent)(void *ctx);
         void *ctx;
+        int abort_fd;      /* the request is given up when this becomes readable; 0: none */
+        struct buf *error; /* why it failed, instead of a line on stderr; NULL: stderr */
 };
 
 struct http_reply {
@@ -25,10 +27,11 @@ struct http_reply {
 /* True when something accepts connections on the target's socket; says nothing. For a URL: always true. */
 bool http_reachable(const struct target *t);
 
-/* 0 with a reply of any HTTP status; STATUS_FAILED when there is none, which has been said. */
+/* 0 with a reply of any HTTP status; STATUS_FAILED when there is none, which has been said, but for a
+ * request that was given up. */
 int http_get(const struct target *t, const struct http_request *request, struct http_reply *ret);
 
 /* Says why a reply's status is not 200, in the words of its body where it has any. Returns STATUS_FAILED. */
-int http_refused(const struct target *t, const char *path, const struct http_reply *reply);
+int http_refused(const struct target *t, const struct http_request *request, const struct http_reply *reply);
 
 #endif

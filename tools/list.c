@@ -12,6 +12,8 @@
 #include "tools/text.h"
 #include "tools/verb.h"
 
+#define PAGE_WINDOWS 10000
+
 enum { OPT_JSON };
 
 /* A window, or with a reason a gap. */
@@ -27,7 +29,7 @@ static int set(void *ctx, int id, const char *value)
 }
 
 static const struct option_spec options[] = {
-                {"json", 'j', NULL, "the daemon's answer as it is, one JSON object", OPT_JSON},
+                {"json", 'j', NULL, "the daemon's answers as they are: an array of pages", OPT_JSON},
 };
 
 static const struct command_spec spec = {
@@ -69,26 +71,67 @@ static struct line gap_line(struct json_object *g)
         };
 }
 
-/* The lines that overlap the range asked for; the caller frees *ret. */
-static int collect(struct json_object *j, const struct query *q, struct line **ret, size_t *ret_n)
+struct lines {
+        struct line *line;
+        size_t n;
+};
+
+static int add(struct lines *l, const struct line *line)
+{
+        if ((l->n & (l->n - 1)) == 0) {
+                struct line *more = reallocarray(l->line, l->n ? l->n * 2 : 1, sizeof(*more));
+                if (!more)
+                        return say_failed("%s", strerror(ENOMEM));
+                l->line = more;
+        }
+        l->line[l->n++] = *line;
+        return STATUS_DONE;
+}
+
+static int add_page(struct lines *l, struct json_object *j)
 {
         struct json_object *windows = json_at(j, "windows"), *gaps = json_at(j, "gaps");
         size_t n_windows = windows ? json_object_array_length(windows) : 0;
-        size_t n_gaps = gaps ? json_object_array_length(gaps) : 0, n = 0;
+        size_t n_gaps = gaps ? json_object_array_length(gaps) : 0;
 
-        struct line *lines = calloc(n_windows + n_gaps + 1, sizeof(*lines));
-        if (!lines)
-                return say_failed("%s", strerror(ENOMEM));
         for (size_t i = 0; i < n_windows + n_gaps; i++) {
-                struct line l = i < n_windows ? window_line(json_object_array_get_idx(windows, i))
+                const struct line line =
+                                i < n_windows ? window_line(json_object_array_get_idx(windows, i))
                                               : gap_line(json_object_array_get_idx(gaps, i - n_windows));
-                if (q->when == WHEN_DEFAULT || (l.start_ns < q->until_ns && l.end_ns > q->since_ns))
-                        lines[n++] = l;
+                int r = add(l, &line);
+                if (r != STATUS_DONE)
+                        return r;
         }
-        qsort(lines, n, sizeof(*lines), by_start);
-        *ret = lines;
-        *ret_n = n;
         return STATUS_DONE;
+}
+
+/* All pages of the list; the pages are kept in `pages`, for the texts in the lines are theirs. */
+static int collect(const struct query *q, struct json_object *pages, struct lines *lines)
+{
+        char after[64] = "";
+
+        for (;;) {
+                _cleanup_buf_ struct buf path = {0};
+                struct json_object *page;
+                buf_addf(&path, "/api/v1/windows?limit=%d", PAGE_WINDOWS);
+                if (after[0])
+                        buf_addf(&path, "&after=%s", after);
+                if (q->when != WHEN_DEFAULT)
+                        buf_addf(&path, "&since=%" PRIu64 "&until=%" PRIu64,
+                                 (uint64_t)(q->since_ns / NSEC_PER_SEC),
+                                 (uint64_t)(q->until_ns / NSEC_PER_SEC + 1));
+                int r = source_json(q, buf_text(&path), &page);
+                if (r != STATUS_DONE)
+                        return r;
+                json_object_array_add(pages, page);
+                r = add_page(lines, page);
+                struct json_object *windows = json_at(page, "windows");
+                size_t n = windows ? json_object_array_length(windows) : 0;
+                if (r != STATUS_DONE || n == 0 || !json_object_get_boolean(json_at(page, "more")))
+                        return r;
+                snprintf(after, sizeof(after), "%s",
+                         json_at_text(json_object_array_get_idx(windows, n - 1), "id", ""));
+        }
 }
 
 static void put_line(const struct line *l, struct buf *out)
@@ -128,31 +171,39 @@ static void put_all(const struct line *lines, size_t n, struct buf *out)
                  human_count(b, sum.samples), human_count(c, sum.lost), human_bytes(d, sum.size));
 }
 
+static int list(const struct query *q, bool json, struct json_object *pages, struct lines *lines)
+{
+        _cleanup_buf_ struct buf out = {0};
+
+        int r = collect(q, pages, lines);
+        if (r != STATUS_DONE)
+                return r;
+        if (json)
+                buf_addf(&out, "%s\n", json_object_to_json_string_ext(pages, JSON_C_TO_STRING_PRETTY));
+        else if (lines->n == 0)
+                return source_say_empty(q);
+        else {
+                qsort(lines->line, lines->n, sizeof(*lines->line), by_start);
+                put_all(lines->line, lines->n, &out);
+        }
+        return say_out(&out);
+}
+
 int verb_list(int argc, char **argv)
 {
-        _cleanup_json_ struct json_object *j = NULL;
-        _cleanup_free_ struct line *lines = NULL;
-        _cleanup_buf_ struct buf out = {0};
+        struct lines lines = {0};
         struct query q;
         bool json = false;
         int first;
-        size_t n = 0;
 
         int r = options_parse(&spec, argc, argv, &q, &json, &first);
         if (r >= 0)
                 return r;
         if (first < argc)
                 return say_usage("list", "'%s' is one argument too many", argv[first]);
-        r = source_json(&q, "/api/v1/windows", &j);
-        if (r == STATUS_DONE && json) {
-                buf_addf(&out, "%s\n", json_object_to_json_string_ext(j, JSON_C_TO_STRING_PRETTY));
-                return say_out(&out);
-        }
-        r = r ? r : collect(j, &q, &lines, &n);
-        if (r != STATUS_DONE)
-                return r;
-        if (n == 0)
-                return source_say_empty(&q);
-        put_all(lines, n, &out);
-        return say_out(&out);
+        struct json_object *pages = json_object_new_array();
+        r = pages ? list(&q, json, pages, &lines) : say_failed("%s", strerror(ENOMEM));
+        json_object_put(pages);
+        free(lines.line);
+        return r;
 }

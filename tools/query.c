@@ -55,11 +55,10 @@ static const struct option_spec common[] = {
 #define FIRST_WHAT   11
 #define MAX_OPTIONS  64
 
-static const char target_help[] = "Source: the running daemon%s; --socket PATH, or --host URL with\n"
-                                  "        --token-file FILE, --ca FILE, --cert FILE and --key FILE\n";
-static const char time_help[] = "When:   --last TIME, --since TIME, --until TIME%s\n"
-                                "        (\"10s\", \"02:10\", \"yesterday\", \"2026-12-01T02:10:00Z\"; see "
-                                "systemd.time(7))\n";
+static const char target_help[] = "Source: the running profd%s; --socket PATH; --host URL\n"
+                                  "        with --token-file FILE, --ca FILE, --cert FILE and --key FILE\n";
+static const char time_help[] = "When:   --last TIME, --since TIME, --until TIME%s; TIME as\n"
+                                "        5min, 02:10, yesterday, 2026-12-01T02:10:00Z: systemd.time(7)\n";
 static const char selection_help[] =
                 "What:   --event NAME --pid N --comm NAME --thread-name NAME --unit NAME\n"
                 "        --container ID --user NAME --kernel-only --user-only\n";
@@ -75,21 +74,24 @@ static void print_help(const struct command_spec *spec)
                 snprintf(left, sizeof(left), "%c%c%s --%s%s%s", o->brief ? '-' : ' ',
                          o->brief ? o->brief : ' ', o->brief ? "," : " ", o->name, o->arg ? " " : "",
                          o->arg ? o->arg : "");
-                printf("  %-26s %s\n", left, o->help);
+                printf("  %-24s %s\n", left, o->help);
         }
+        bool reads = (spec->takes & TAKES_READING) == TAKES_READING;
         if (spec->takes & TAKES_TARGET) {
                 putchar('\n');
-                printf(target_help, spec->takes & TAKES_SELECTION ? ", or FILE...: pprof files" : "");
+                printf(target_help, reads ? ", or pprof FILEs" : "");
         }
         if (spec->takes & TAKES_TIME)
-                printf(time_help, spec->takes & TAKES_SELECTION ? "; --for TIME from now" : "");
+                printf(time_help, reads ? ", or --for TIME from now" : "");
         if (spec->takes & TAKES_SELECTION)
                 fputs(selection_help, stdout);
 }
 
 static bool is_taken(const struct command_spec *spec, size_t i)
 {
-        if (i >= FIRST_WHAT || common[i].id == OPT_FOR)
+        if (common[i].id == OPT_FOR)
+                return (spec->takes & TAKES_READING) == TAKES_READING;
+        if (i >= FIRST_WHAT)
                 return spec->takes & TAKES_SELECTION;
         if (i >= FIRST_WHEN)
                 return spec->takes & TAKES_TIME;
@@ -272,6 +274,12 @@ int options_parse(const struct command_spec *spec, int argc, char **argv, struct
             !(seen & (1u << (OPT_SINCE - OPT_HELP) | 1u << (OPT_LAST - OPT_HELP))))
                 q->since_ns = 0;
         return check(spec, q, seen);
+}
+
+void query_take_files(struct query *q, int argc, char **argv, int first)
+{
+        q->file = argv + first;
+        q->n_files = argc - first;
 }
 
 bool query_parse_range(const char *text, uint64_t now_ns, uint64_t *ret_since, uint64_t *ret_until)

@@ -65,6 +65,9 @@ struct command_spec {
 int options_parse(const struct command_spec *spec, int argc, char **argv, struct query *q, void *ctx,
                   int *ret_first);
 
+/* The arguments from the first that is no option on are the files. */
+void query_take_files(struct query *q, int argc, char **argv, int first);
+
 /* "02:00..02:10", "yesterday..today": a range of time as one argument. False: it is none. */
 bool query_parse_range(const char *text, uint64_t now_ns, uint64_t *ret_since, uint64_t *ret_until);
 

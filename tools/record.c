@@ -61,10 +61,9 @@ static const struct option_spec options[] = {
 static const struct command_spec spec = {
                 .name = "record",
                 .arguments = "[OPTION...] -- CMD [ARG...]",
-                .summary = "Runs CMD, profiles it and its children from the first instruction, prints the "
-                           "report, and\n"
-                           "passes CMD's exit status on. When no profd runs, one is started for it; that "
-                           "needs root.",
+                .summary = "Runs CMD, profiles it and its children from the first instruction, prints the\n"
+                           "report, and passes CMD's exit status on. When no profd runs, one is started\n"
+                           "for this command; that needs root.",
                 .options = options,
                 .n_options = ARRAY_SIZE(options),
                 .takes = TAKES_TARGET | TAKES_COMMAND,
@@ -137,6 +136,7 @@ static int child_wait(struct child *c, const char *name)
 
 struct collection {
         struct target target;
+        struct http_request request;
         char path[64];
         int sent; /* a byte is written here when the request is on its way, and when it has ended */
         _Atomic bool ended;
@@ -154,7 +154,7 @@ static void on_sent(void *ctx)
 static void *collect(void *ctx)
 {
         struct collection *c = ctx;
-        const struct http_request request = {
+        c->request = (struct http_request){
                         .path = c->path,
                         .timeout_ns = 7 * 86400 * NSEC_PER_SEC,
                         .max_bytes = ANSWER_MAX,
@@ -162,7 +162,7 @@ static void *collect(void *ctx)
                         .ctx = c,
         };
 
-        c->result = http_get(&c->target, &request, &c->reply);
+        c->result = http_get(&c->target, &c->request, &c->reply);
         c->ended = true;
         on_sent(c);
         return NULL;
@@ -191,7 +191,7 @@ static int profile_of(const struct collection *c, struct profile **ret)
         if (c->result != 0)
                 return c->result;
         if (c->reply.status != 200)
-                return http_refused(&c->target, c->path, &c->reply);
+                return http_refused(&c->target, &c->request, &c->reply);
         int r = pprof_read(c->reply.body.data, c->reply.body.len, 0, ret, &why);
         return r < 0 ? say_failed("the profile that came is none: %s", why ? why : strerror(-r)) : 0;
 }

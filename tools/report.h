@@ -6,21 +6,26 @@
 #include <stdint.h>
 
 #include "profile/profile.h"
+#include "tools/layout.h"
 
 struct report_options {
         const char *event; /* sample type; NULL: the profile's default */
-        const char *sort;  /* keys, comma-separated; NULL: the default */
+        uint32_t keys;     /* TABLE_ bits */
+        enum row_order order;
         bool callers, callees;
         bool no_inline;
-        uint32_t max_rows; /* 0: all that have a share worth a line */
+        uint32_t max_rows; /* 0: all */
 };
 
 struct report_options report_defaults(void);
 
-/* Writes the table to a descriptor, as wide as its terminal. Returns the exit status. */
+/* Writes the table to the standard output `fd`, as wide as its terminal. Returns the exit status. */
 int report_text(const struct profile *p, const struct report_options *o, int fd);
 
+/* The two lines that say what a profile is of, each after `begin`. */
+void report_head(const struct profile *p, int type, const char *begin, struct buf *out);
+
 /* The browser, until the user leaves it. Returns the exit status. */
-int report_browse(struct profile *p, const struct report_options *o);
+int report_browse(const struct profile *p, const struct report_options *o);
 
 #endif

@@ -9,8 +9,6 @@
 #include "base/cleanup.h"
 #include "tools/text.h"
 
-#define ESCAPE 27
-
 int screen_open(void)
 {
         SCREEN *s = newterm(NULL, stdout, stdin);
@@ -131,13 +129,27 @@ void screen_draw(struct screen_view *v)
         refresh();
 }
 
+static const struct {
+        int curses, ours;
+} keys[] = {
+                {KEY_RESIZE, SCREEN_KEY_RESIZE},   {KEY_UP, SCREEN_KEY_UP},
+                {KEY_DOWN, SCREEN_KEY_DOWN},       {KEY_PPAGE, SCREEN_KEY_PAGE_UP},
+                {KEY_NPAGE, SCREEN_KEY_PAGE_DOWN}, {KEY_HOME, SCREEN_KEY_HOME},
+                {KEY_END, SCREEN_KEY_LAST},        {KEY_LEFT, SCREEN_KEY_LEFT},
+                {KEY_RIGHT, SCREEN_KEY_RIGHT},     {KEY_ENTER, SCREEN_KEY_ENTER},
+                {KEY_BACKSPACE, SCREEN_KEY_BACK},  {KEY_F(1), SCREEN_KEY_F1},
+};
+
 int screen_key(int timeout_ms)
 {
         timeout(timeout_ms);
         int key = getch();
-        if (key == KEY_RESIZE)
-                return SCREEN_KEY_RESIZE;
-        return key == ERR ? SCREEN_KEY_NONE : key;
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+                if (keys[i].curses == key)
+                        return keys[i].ours;
+        if (key == ERR)
+                return isatty(STDIN_FILENO) ? SCREEN_KEY_NONE : SCREEN_KEY_END;
+        return key > 255 ? SCREEN_KEY_OTHER : key;
 }
 
 bool screen_move(struct screen_view *v, int key)
@@ -145,24 +157,22 @@ bool screen_move(struct screen_view *v, int key)
         uint32_t page = LINES > 8 ? (uint32_t)LINES - 8 : 1, last = v->n_rows ? v->n_rows - 1 : 0;
 
         switch (key) {
-        case KEY_UP:
-        case 'k':
+        case SCREEN_KEY_UP:
                 v->selected -= v->selected > 0;
                 return true;
-        case KEY_DOWN:
-        case 'j':
+        case SCREEN_KEY_DOWN:
                 v->selected += v->selected < last;
                 return true;
-        case KEY_PPAGE:
+        case SCREEN_KEY_PAGE_UP:
                 v->selected -= MIN_OF(v->selected, page);
                 return true;
-        case KEY_NPAGE:
+        case SCREEN_KEY_PAGE_DOWN:
                 v->selected = MIN_OF(v->selected + page, last);
                 return true;
-        case KEY_HOME:
+        case SCREEN_KEY_HOME:
                 v->selected = 0;
                 return true;
-        case KEY_END:
+        case SCREEN_KEY_LAST:
                 v->selected = last;
                 return true;
         default:
@@ -183,11 +193,11 @@ bool screen_prompt(struct screen_view *v, const char *label, char *text, uint32_
                 put_line(LINES - 1, &line, A_BOLD, false);
                 refresh();
                 int key = screen_key(-1);
-                if (key == ESCAPE)
+                if (key == SCREEN_KEY_ESCAPE || key == SCREEN_KEY_END)
                         return false;
-                if (key == '\r' || key == '\n' || key == KEY_ENTER)
+                if (key == '\r' || key == '\n' || key == SCREEN_KEY_ENTER)
                         break;
-                if ((key == KEY_BACKSPACE || key == 127 || key == '\b') && n > 0) {
+                if ((key == SCREEN_KEY_BACK || key == 127 || key == '\b') && n > 0) {
                         /* a whole character of UTF-8 */
                         do
                                 n--;

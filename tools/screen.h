@@ -8,8 +8,25 @@
 
 #include "base/buf.h"
 
-#define SCREEN_KEY_NONE   (-1) /* nothing was pressed in time */
-#define SCREEN_KEY_RESIZE (-2)
+/* Beyond those that are a character. */
+enum screen_key {
+        SCREEN_KEY_ESCAPE = 27,
+        SCREEN_KEY_NONE = -1, /* nothing was pressed in time */
+        SCREEN_KEY_RESIZE = -2,
+        SCREEN_KEY_END = -3, /* the terminal is gone */
+        SCREEN_KEY_UP = 0x1000,
+        SCREEN_KEY_DOWN,
+        SCREEN_KEY_PAGE_UP,
+        SCREEN_KEY_PAGE_DOWN,
+        SCREEN_KEY_HOME,
+        SCREEN_KEY_LAST,
+        SCREEN_KEY_LEFT,
+        SCREEN_KEY_RIGHT,
+        SCREEN_KEY_ENTER,
+        SCREEN_KEY_BACK,
+        SCREEN_KEY_F1,
+        SCREEN_KEY_OTHER,
+};
 
 enum screen_style {
         STYLE_NORMAL = 0,
@@ -40,7 +57,7 @@ int screen_open(void);
 void screen_close(void);
 
 void screen_draw(struct screen_view *v);
-/* Waits for a key; timeout_ms < 0: for ever. An ncurses key code, or one of SCREEN_KEY_. */
+/* Waits for a key; timeout_ms < 0: for ever. A character, or one of enum screen_key. */
 int screen_key(int timeout_ms);
 /* Handles the keys that move in a list: true when it was one of them. */
 bool screen_move(struct screen_view *v, int key);

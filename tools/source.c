@@ -3,12 +3,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "profile/pprof.h"
+#include "tools/event.h"
 #include "tools/http.h"
 #include "tools/human.h"
 #include "tools/say.h"
@@ -18,33 +20,6 @@
 #define QUERY_TIMEOUT (120 * NSEC_PER_SEC)
 
 /* -- files -- */
-
-/* `into` can take a profile of new sample types only while it has no samples: it is made anew with the types
- * of both. */
-static int merge_with_new_types(struct profile **into, const struct profile *p)
-{
-        _cleanup_profile_ struct profile *wider = NULL;
-
-        int r = profile_new(&wider);
-        if (r < 0)
-                return r;
-        const struct profile *const both[] = {*into, p};
-        for (unsigned b = 0; b < 2; b++)
-                for (uint32_t i = 0; i < both[b]->n_types; i++) {
-                        int64_t t = profile_type(wider, profile_str(both[b], both[b]->type[i].type),
-                                                 profile_str(both[b], both[b]->type[i].unit));
-                        if (t < 0)
-                                return (int)t;
-                }
-        for (unsigned b = 0; b < 2; b++) {
-                r = profile_merge(wider, both[b]);
-                if (r < 0)
-                        return r;
-        }
-        profile_free(*into);
-        *into = TAKE_PTR(wider);
-        return 0;
-}
 
 static bool in_range(const struct query *q, const struct profile *p)
 {
@@ -70,8 +45,6 @@ static int add_file(const struct query *q, const char *path, struct profile **in
                 return 0;
         }
         r = profile_merge(*into, p);
-        if (r == -EINVAL)
-                r = merge_with_new_types(into, p);
         if (r < 0)
                 return say_failed("cannot merge %s with the files before: %s", path, strerror(-r));
         return 0;
@@ -118,18 +91,33 @@ static int from_files(const struct query *q, struct profile **ret)
                         return r;
         }
         int r = all ? selection_apply(&q->selection, all, ret) : profile_new(ret);
+        if (r == -ENOENT) {
+                event_index(all, q->selection.event);
+                return STATUS_FAILED;
+        }
         return r < 0 ? say_failed("cannot select from %s: %s", q->file[0], strerror(-r)) : STATUS_DONE;
 }
 
 /* -- the daemon -- */
 
-static int decode(const struct http_reply *reply, const char *path, struct profile **ret)
+static int __attribute__((format(printf, 2, 3))) fail(const struct source_how *how, const char *fmt, ...)
+{
+        _cleanup_buf_ struct buf text = {0};
+        va_list ap;
+
+        va_start(ap, fmt);
+        buf_vaddf(how->error ? how->error : &text, fmt, ap);
+        va_end(ap);
+        return how->error ? STATUS_FAILED : say_failed("%s", buf_text(&text));
+}
+
+static int decode(const struct http_reply *reply, const struct source_how *how, struct profile **ret)
 {
         const char *why = NULL;
 
         int r = pprof_read(reply->body.data, reply->body.len, 0, ret, &why);
         if (r < 0)
-                return say_failed("the answer to %s is no profile: %s", path, why ? why : strerror(-r));
+                return fail(how, "what profd answered is no profile: %s", why ? why : strerror(-r));
         return STATUS_DONE;
 }
 
@@ -138,24 +126,31 @@ static void when_query(const struct query *q, struct buf *path)
         if (q->when == WHEN_FOR)
                 buf_addf(path, "seconds=%.3f", (double)q->for_ns / NSEC_PER_SEC);
         else
-                buf_addf(path, "since=@%" PRIu64 ".%09u&until=@%" PRIu64 ".%09u",
+                buf_addf(path, "since=%" PRIu64 ".%09u&until=%" PRIu64 ".%09u",
                          (uint64_t)(q->since_ns / NSEC_PER_SEC), (unsigned)(q->since_ns % NSEC_PER_SEC),
                          (uint64_t)(q->until_ns / NSEC_PER_SEC), (unsigned)(q->until_ns % NSEC_PER_SEC));
 }
 
-static int from_daemon(const struct query *q, struct profile **ret)
+static void profile_path(const struct query *q, struct buf *path)
 {
-        _cleanup_buf_ struct buf path = {0}, selection = {0};
-        struct http_reply reply;
+        _cleanup_buf_ struct buf selection = {0};
 
-        buf_adds(&path, "/api/v1/profile?");
-        when_query(q, &path);
+        buf_adds(path, "/api/v1/profile?");
+        when_query(q, path);
         selection_query(&q->selection, &selection);
         if (selection.len > 0)
-                buf_addf(&path, "&%s", buf_text(&selection));
-        if (buf_error(&path) || buf_error(&selection))
-                return say_failed("%s", strerror(ENOMEM));
-        if (q->when == WHEN_FOR && isatty(STDERR_FILENO)) {
+                buf_addf(path, "&%s", buf_text(&selection));
+}
+
+int source_profile_how(const struct query *q, const struct source_how *how, struct profile **ret)
+{
+        _cleanup_buf_ struct buf path = {0};
+        struct http_reply reply;
+
+        profile_path(q, &path);
+        if (buf_error(&path))
+                return fail(how, "%s", strerror(ENOMEM));
+        if (q->when == WHEN_FOR && !how->quiet && isatty(STDERR_FILENO)) {
                 char t[HUMAN_MAX];
                 say_note("collecting for %s ...", human_duration(t, q->for_ns));
         }
@@ -163,29 +158,37 @@ static int from_daemon(const struct query *q, struct profile **ret)
                         .path = buf_text(&path),
                         .timeout_ns = QUERY_TIMEOUT + (q->when == WHEN_FOR ? q->for_ns : 0),
                         .max_bytes = ANSWER_MAX,
+                        .abort_fd = how->abort_fd,
+                        .error = how->error,
         };
         int r = http_get(&q->target, &request, &reply);
         if (r != 0)
                 return r;
         if (reply.status == 200)
-                r = decode(&reply, buf_text(&path), ret);
-        else if (reply.status == 404) /* nothing is stored over this range */
-                r = profile_new(ret) < 0 ? say_failed("%s", strerror(ENOMEM)) : STATUS_DONE;
+                r = decode(&reply, how, ret);
+        else if (reply.status == 404 && q->when != WHEN_FOR) /* nothing is stored over this range */
+                r = profile_new(ret) < 0 ? fail(how, "%s", strerror(ENOMEM)) : STATUS_DONE;
         else
-                r = http_refused(&q->target, buf_text(&path), &reply);
+                r = http_refused(&q->target, &request, &reply);
         buf_free(&reply.body);
         return r;
 }
 
 int source_profile(const struct query *q, struct profile **ret)
 {
-        return q->n_files > 0 ? from_files(q, ret) : from_daemon(q, ret);
+        return q->n_files > 0 ? from_files(q, ret) : source_profile_how(q, &(struct source_how){0}, ret);
 }
 
-int source_json(const struct query *q, const char *path, struct json_object **ret)
+int source_json_how(const struct query *q, const char *path, const struct source_how *how,
+                    struct json_object **ret)
 {
         const struct http_request request = {
-                        .path = path, .timeout_ns = QUERY_TIMEOUT, .max_bytes = JSON_MAX};
+                        .path = path,
+                        .timeout_ns = QUERY_TIMEOUT,
+                        .max_bytes = JSON_MAX,
+                        .abort_fd = how->abort_fd,
+                        .error = how->error,
+        };
         struct http_reply reply;
 
         int r = http_get(&q->target, &request, &reply);
@@ -194,13 +197,18 @@ int source_json(const struct query *q, const char *path, struct json_object **re
         if (reply.status == 200) {
                 *ret = json_tokener_parse(buf_text(&reply.body));
                 r = *ret ? STATUS_DONE
-                         : say_failed("the answer to %s is no JSON; is %s a profd?", path,
-                                      q->target.host ? q->target.host : q->target.socket);
+                         : fail(how, "the answer to %s is no JSON; is there a profd at %s?", path,
+                                q->target.host ? q->target.host : q->target.socket);
         } else {
-                r = http_refused(&q->target, path, &reply);
+                r = http_refused(&q->target, &request, &reply);
         }
         buf_free(&reply.body);
         return r;
+}
+
+int source_json(const struct query *q, const char *path, struct json_object **ret)
+{
+        return source_json_how(q, path, &(struct source_how){0}, ret);
 }
 
 /* -- nothing found -- */

@@ -10,6 +10,16 @@
 /* The selected profile, perhaps without any sample. STATUS_DONE, or STATUS_FAILED (said). */
 int source_profile(const struct query *q, struct profile **ret);
 
+/* For a program that has a screen: a request that can be given up, and that says nothing on stderr. */
+struct source_how {
+        int abort_fd;      /* 0: none */
+        struct buf *error; /* NULL: stderr */
+        bool quiet;        /* does not say that it collects */
+};
+int source_profile_how(const struct query *q, const struct source_how *how, struct profile **ret);
+int source_json_how(const struct query *q, const char *path, const struct source_how *how,
+                    struct json_object **ret);
+
 /* Says that the selection has no samples, and what range has some. Returns STATUS_DONE: that is no failure.
  */
 int source_say_empty(const struct query *q);

@@ -29,8 +29,8 @@ static const struct command_spec spec = {
                 .name = "status",
                 .arguments = "[OPTION...]",
                 .summary = "What is sampled, at which rate asked and reached, what that costs, every loss "
-                           "by cause, and\n"
-                           "what is stored.",
+                           "by\n"
+                           "its cause, and what is stored.",
                 .options = options,
                 .n_options = ARRAY_SIZE(options),
                 .takes = TAKES_TARGET,

@@ -65,10 +65,12 @@ static const struct command_spec spec = {
                 .name = "symbolize",
                 .arguments = "[OPTION...] FILE|PID [ADDRESS...]",
                 .summary = "Names of addresses (hexadecimal) as addr2line -fipC prints them: function, file "
-                           "and line, and\n"
-                           "what the function is inlined into. Without ADDRESS: one a line from the "
-                           "standard input.\n"
-                           "In a FILE addresses are as in its symbol table; in a process as it sees them.",
+                           "and\n"
+                           "line, and what the function is inlined into. Without ADDRESS: one a line from "
+                           "the\n"
+                           "standard input. In a FILE addresses are as in its symbol table; in a process as "
+                           "it\n"
+                           "sees them.",
                 .options = options,
                 .n_options = ARRAY_SIZE(options),
                 .set = set,
