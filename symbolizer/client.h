@@ -71,7 +71,8 @@ typedef void (*sym_open_fn)(void *ctx, int err, struct symobj *obj, const struct
  * at once; the callback says when it is ready. */
 struct symobj *symclient_open(struct symclient *c, int fd, const struct sym_source *source, sym_open_fn fn,
                               void *ctx);
-void symobj_close(struct symclient *c, struct symobj *obj); /* NULL is fine; no callback after this */
+/* NULL is fine. What is outstanding of it is called back with -ECANCELED before this returns. */
+void symobj_close(struct symclient *c, struct symobj *obj);
 /* NULL until the callback. */
 const struct sym_info *symobj_info(const struct symobj *obj);
 
@@ -119,12 +120,23 @@ int symclient_names(struct symclient *c, struct symobj *obj, const uint64_t *add
 
 /* -- state -- */
 
+/* Protections of a worker that are in force. */
+enum sandbox_part {
+        SANDBOX_LIMITS = 1,     /* resource limits */
+        SANDBOX_NAMESPACES = 2, /* network and IPC of its own */
+        SANDBOX_ROOT = 4,       /* an empty root directory */
+        SANDBOX_USER = 8,       /* no privileges, no user's identity */
+        SANDBOX_LANDLOCK = 16,  /* no file may be opened */
+        SANDBOX_SECCOMP = 32,   /* the system calls it needs, no others */
+};
+
 struct symclient_stats {
         uint64_t requests, restarts, bad_objects, cache_hits, cache_misses;
         uint64_t cache_bytes;
         uint64_t cpu_ns;     /* used by the workers, ended ones included */
         uint64_t memory;     /* resident bytes of the worker now */
         uint32_t outstanding;
+        uint32_t sandbox;        /* enum sandbox_part of the worker that was started last; 0: none was */
 };
 void symclient_stats(struct symclient *c, struct symclient_stats *ret);
 

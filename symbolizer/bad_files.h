@@ -1,0 +1,42 @@
+/* The files that crashed, hung or overloaded a worker: they are not tried again. */
+#ifndef SYMBOLIZER_BAD_FILES_H
+#define SYMBOLIZER_BAD_FILES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "symbolizer/client.h"
+
+#define BAD_FILES_MAX 256
+
+struct bad_file {
+        dev_t dev;
+        ino_t inode;
+        off_t size;
+        struct timespec mtime;
+        uid_t owner;
+        uint8_t build_id[SYM_BUILD_ID_MAX];
+        uint8_t build_id_len;
+        int error;
+        bool debug_only; /* its symbol table is fine */
+        char path[128];  /* printable; its end when it is longer */
+};
+
+struct bad_files { /* a zeroed struct is empty */
+        struct bad_file file[BAD_FILES_MAX];
+        uint64_t n; /* ever added; the oldest are forgotten */
+};
+
+/* `info` may be NULL: it was not got that far. Returns the entry. */
+const struct bad_file *bad_files_add(struct bad_files *b, const struct stat *st, const struct sym_info *info,
+                                     const char *path, int error, bool debug_only);
+
+/* The entry of this inode, or of this build ID and owner; NULL: nothing bad is known. */
+const struct bad_file *bad_files_find(const struct bad_files *b, const struct stat *st,
+                                      const struct sym_info *info);
+
+/* An owner, other than root, of very many bad files: nothing of his is read any more. */
+bool bad_files_distrusts(const struct bad_files *b, uid_t owner);
+
+#endif

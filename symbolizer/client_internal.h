@@ -1,0 +1,126 @@
+/* What the parts of the client share: requests and objects (client.c), the conversation with the workers
+ * (client_lane.c), the memory of bad files (bad_files.c). */
+#ifndef SYMBOLIZER_CLIENT_INTERNAL_H
+#define SYMBOLIZER_CLIENT_INTERNAL_H
+
+#include <sys/stat.h>
+
+#include "symbolizer/bad_files.h"
+#include "symbolizer/client.h"
+#include "symbolizer/finder.h"
+#include "symbolizer/lane.h"
+#include "symbolizer/names.h"
+
+/* Two workers at most: one for all, and one, started on need, for the objects that take long, so that nobody
+ * else waits for them. */
+enum { LANE_MAIN, LANE_SLOW, N_LANES };
+
+enum request_kind { REQUEST_OPEN, REQUEST_TABLE, REQUEST_NAMES };
+
+struct request {
+        struct request *prev, *next; /* in a list */
+        enum request_kind kind;
+        struct symobj *obj;
+        union {
+                sym_open_fn open;
+                sym_table_fn table;
+                sym_names_fn names;
+        } fn;
+        void *ctx;
+        bool active;     /* a lane is at it */
+        uint32_t deaths; /* of workers that were at it, by somebody else's hand */
+        int error;       /* once finished */
+
+        uint64_t *address; /* of names */
+        uint32_t n, n_done;
+        struct names names; /* of the first n_done */
+        struct buf table;
+};
+
+struct request_list {
+        struct request *first, *last;
+};
+
+struct symobj {
+        struct symobj *prev, *next;
+        uint32_t id;
+        uint32_t refs; /* the opener's, and one of each request */
+        bool closed;
+        int fd;
+        char *path, *root;
+        struct stat st;
+        struct sym_info info;
+        bool ready;      /* info is known */
+        bool slow;       /* goes to LANE_SLOW */
+        bool no_debug;   /* its debug information has failed */
+        int error;       /* nothing of it works any more */
+        int table_error; /* its unwind information does not work */
+        bool is_jit;
+        uint32_t pid; /* of a JIT's process */
+        uint32_t ns_pid;
+        uint32_t jit_kind;         /* enum wire_jit_kind; 0: not found yet */
+        uint64_t open_in[N_LANES]; /* generation of the lane that has it open */
+};
+
+struct lane_work {
+        struct request *request; /* NULL: idle, or closing an object */
+        uint32_t step;           /* enum wire_type awaited; 0: none */
+        uint32_t object;
+        uint64_t start_ns, start_cpu_ns;
+        bool finding; /* the worker waits for a file, */
+        bool asked;   /* and the finder is at it */
+        struct wire_want want;
+        uint64_t find_ns;   /* since then */
+        uint32_t *to_close; /* objects */
+        uint32_t n_to_close, cap_to_close;
+        uint64_t idle_ns; /* since then */
+};
+
+struct symclient {
+        int exe_fd, epoll_fd, timer_fd, ready_fd;
+        bool unsandboxed, timer_armed;
+        uint64_t memory;
+        char **debug_dirs;
+        struct lane lane[N_LANES];
+        struct lane_work work[N_LANES];
+        struct finder *finder;
+        struct symobj *jit_sought; /* by the finder, which is then no lane's */
+        uint64_t jit_since_ns;
+        struct request_list queue, finished;
+        struct symobj *objects;
+        uint32_t last_id;
+        struct bad_files bad;
+        uint32_t failed_starts;
+        uint64_t next_start_ns;
+        bool greeted; /* a worker has said hello at least once */
+        struct symclient_stats stats;
+};
+
+/* -- client.c -- */
+
+void request_append(struct request_list *l, struct request *r);
+void request_remove(struct request_list *l, struct request *r);
+/* Out of the queue, to be called back by the next dispatch. */
+void request_finish(struct symclient *c, struct request *r, int error);
+void symobj_unref(struct symclient *c, struct symobj *o);
+/* Takes over what is known of its file being bad. */
+void symobj_recall(struct symclient *c, struct symobj *o);
+
+/* -- client_lane.c -- */
+
+void lanes_init(struct symclient *c);
+void lanes_free(struct symclient *c);
+/* Gives the lanes that have nothing to do their next request. */
+void lanes_pump(struct symclient *c);
+/* Something has come from a lane, or it can be written to. */
+void lanes_ready(struct symclient *c, uint32_t lane);
+void lanes_found_file(struct symclient *c);
+/* Whether an answer with a table may be handed over. */
+bool table_is_sound(const struct buf *b);
+/* Deadlines. */
+void lanes_tick(struct symclient *c);
+bool lanes_busy(const struct symclient *c);
+/* The object will not be asked about any more. */
+void lanes_forget_object(struct symclient *c, const struct symobj *o);
+
+#endif

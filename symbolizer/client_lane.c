@@ -1,0 +1,713 @@
+/* The conversation with the workers.
+ *
+ * A worker is at one request at a time, so that when it dies or hangs it is known which file was the cause;
+ * all other requests wait here and are given to its successor. What a worker has open is known by its
+ * generation: an object is opened anew, before the request, in a worker that does not have it.
+ *
+ * Time: a request that takes long does not hold up the others. When there are others, the worker that is at
+ * it becomes the slow one, with that object, and a fresh worker takes the rest. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "symbolizer/client_internal.h"
+
+#define STEP_LONG_NS     (500 * NSEC_PER_MSEC) /* others are waiting: now they go elsewhere, */
+#define STEP_LONG_CPU_NS (200 * NSEC_PER_MSEC) /* if it is work and not a busy machine, */
+#define STEP_LATE_NS     (900 * NSEC_PER_MSEC) /* or in any case */
+#define STEP_MAX_CPU_NS  (10 * NSEC_PER_SEC)   /* the budget of one request */
+#define STEP_MAX_NS      (60 * NSEC_PER_SEC)
+#define STEP_BLOCKED_NS  (3 * NSEC_PER_SEC) /* without work: a file that does not answer */
+#define FIND_MAX_NS      NSEC_PER_SEC
+#define SLOW_IDLE_NS     (30 * NSEC_PER_SEC) /* then the second worker is let go */
+#define MAX_DEATHS       3                   /* by others' hands, at one request */
+#define MAX_STARTS       5                   /* that fail in a row, then requests are refused */
+#define START_PAUSE_NS   (200 * NSEC_PER_MSEC)
+#define BATCH            4096 /* addresses of one message */
+
+void lanes_init(struct symclient *c)
+{
+        for (uint32_t i = 0; i < N_LANES; i++)
+                lane_init(&c->lane[i]);
+}
+
+void lanes_free(struct symclient *c)
+{
+        for (uint32_t i = 0; i < N_LANES; i++) {
+                lane_free(&c->lane[i]);
+                free(c->work[i].to_close);
+        }
+}
+
+bool lanes_busy(const struct symclient *c)
+{
+        return c->work[LANE_MAIN].step || c->lane[LANE_SLOW].pid || c->queue.first;
+}
+
+/* -- sending -- */
+
+static void watch_lane(struct symclient *c, uint32_t i, int op)
+{
+        struct epoll_event e = {.events = EPOLLIN | (lane_is_sending(&c->lane[i]) ? EPOLLOUT : 0),
+                                .data.u32 = i};
+
+        epoll_ctl(c->epoll_fd, op, c->lane[i].fd, &e);
+}
+
+static int send_step(struct symclient *c, uint32_t i, uint32_t type, uint32_t object, const void *body,
+                     size_t n, int fd)
+{
+        struct wire_header h = {.type = type, .object = object, .size = (uint32_t)n};
+        struct lane_work *w = &c->work[i];
+        int r = lane_send(&c->lane[i], &h, body, fd);
+
+        if (r < 0)
+                return r;
+        w->step = type;
+        w->object = object;
+        w->start_ns = now_monotonic_ns();
+        w->start_cpu_ns = lane_cpu_ns(&c->lane[i]);
+        if (lane_is_sending(&c->lane[i]))
+                watch_lane(c, i, EPOLL_CTL_MOD);
+        return 0;
+}
+
+static int send_open(struct symclient *c, uint32_t i, struct symobj *o)
+{
+        struct wire_jit jit = {o->jit_kind, o->ns_pid};
+
+        if (o->is_jit)
+                return send_step(c, i, WIRE_OPEN_JIT, o->id, &jit, sizeof(jit), o->fd);
+        return send_step(c, i, WIRE_OPEN, o->id, NULL, 0, o->fd);
+}
+
+static int send_names(struct symclient *c, uint32_t i, const struct request *r)
+{
+        _cleanup_buf_ struct buf b = {};
+        struct wire_names head = {.flags = r->obj->no_debug ? WIRE_NO_DEBUG : 0,
+                                  .n = MIN_OF(r->n - r->n_done, (uint32_t)BATCH)};
+
+        buf_add(&b, &head, sizeof(head));
+        buf_add(&b, r->address + r->n_done, head.n * sizeof(*r->address));
+        if (buf_error(&b) < 0)
+                return buf_error(&b);
+        return send_step(c, i, WIRE_NAMES, r->obj->id, b.data, b.len, -1);
+}
+
+static int send_request(struct symclient *c, uint32_t i, struct request *r)
+{
+        struct symobj *o = r->obj;
+
+        if (o->open_in[i] != c->lane[i].generation)
+                return send_open(c, i, o);
+        switch (r->kind) {
+        case REQUEST_TABLE:
+                return send_step(c, i, WIRE_TABLE, o->id, NULL, 0, -1);
+        case REQUEST_NAMES:
+                return send_names(c, i, r);
+        default:
+                return -EINVAL;
+        }
+}
+
+/* -- the end of a worker -- */
+
+static void abandon_search(struct symclient *c)
+{
+        if (finder_abandon(c->finder) == -EAGAIN)
+                log_warning("symbolizer: file systems of processes do not answer; their debug files are not "
+                            "looked for any more");
+}
+
+static void stop_lane(struct symclient *c, uint32_t i, int *ret_status)
+{
+        struct lane_work *w = &c->work[i];
+        int status = lane_stop(&c->lane[i]);
+
+        if (w->asked)
+                abandon_search(c);
+        w->step = 0;
+        w->finding = w->asked = false;
+        w->n_to_close = 0;
+        if (w->request)
+                w->request->active = false;
+        w->request = NULL;
+        if (ret_status)
+                *ret_status = status;
+}
+
+/* A file has had its budget. */
+static void blame(struct symclient *c, struct request *r, int error, const char *did)
+{
+        struct symobj *o = r->obj;
+        bool debug_only = r->kind == REQUEST_NAMES && !o->no_debug;
+        const struct bad_file *f = bad_files_add(&c->bad, &o->st, o->ready ? &o->info : NULL, o->path, error,
+                                                 debug_only);
+
+        if (debug_only) {
+                o->no_debug = true; /* once more, with its symbol table alone */
+                log_warning("symbolizer: the debug information of %s %s; it is named by its symbols",
+                            f->path, did);
+                return;
+        }
+        if (r->kind == REQUEST_TABLE) {
+                o->table_error = error;
+                log_warning("symbolizer: the unwind information of %s %s; it is not used", f->path, did);
+        } else {
+                o->error = error;
+                log_warning("symbolizer: %s %s; its frames stay without names", f->path, did);
+        }
+        request_finish(c, r, error);
+}
+
+static void lane_died(struct symclient *c, uint32_t i)
+{
+        struct request *r = c->work[i].request;
+        char did[64];
+        int status;
+
+        stop_lane(c, i, &status);
+        c->stats.restarts++;
+        if (!r)
+                return;
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && ++r->deaths < MAX_DEATHS)
+                return; /* somebody else's doing, for all that is known: again */
+        if (WIFSIGNALED(status))
+                snprintf(did, sizeof(did), "ended the worker by SIG%s", sigabbrev_np(WTERMSIG(status)));
+        else
+                snprintf(did, sizeof(did), "made the worker exit with status %d", WEXITSTATUS(status));
+        blame(c, r, -EBADMSG, did);
+}
+
+static void kill_late(struct symclient *c, uint32_t i, const char *did)
+{
+        struct request *r = c->work[i].request;
+
+        stop_lane(c, i, NULL);
+        c->stats.restarts++;
+        if (r)
+                blame(c, r, -ETIME, did);
+}
+
+/* -- answers -- */
+
+static bool info_is_sound(const struct wire_info *i)
+{
+        return i->info.build_id_len <= SYM_BUILD_ID_MAX && i->info.n_segments <= SYM_MAX_SEGMENTS;
+}
+
+static void on_opened(struct symclient *c, uint32_t i, struct request *r)
+{
+        struct lane *l = &c->lane[i];
+        struct symobj *o = r->obj;
+
+        if (l->in.error < 0) {
+                o->error = l->in.error;
+                request_finish(c, r, o->error);
+                return;
+        }
+        o->open_in[i] = l->generation;
+        if (!o->is_jit) {
+                struct wire_info info;
+
+                memcpy(&info, l->body.data, sizeof(info));
+                o->info = info.info;
+        }
+        o->ready = true;
+        if (!o->is_jit)
+                symobj_recall(c, o);
+        if (o->error < 0 || r->kind == REQUEST_OPEN)
+                request_finish(c, r, o->error);
+}
+
+static bool rules_are_sound(const struct unwind_rule *rule, uint32_t n)
+{
+        for (uint32_t i = 0; i < n; i++) {
+                uint32_t kind = UNWIND_RULE_KIND(&rule[i]);
+
+                if (kind < UNWIND_SP || kind > UNWIND_REG || UNWIND_RULE_FP(&rule[i]) > UNWIND_FP_UNDEFINED)
+                        return false;
+        }
+        return true;
+}
+
+/* Every page begins with a row at its start; offsets ascend; rules exist. */
+static bool rows_are_sound(const struct wire_table *t, const uint32_t *page, const uint32_t *row)
+{
+        if (page[0] != 0 || page[t->n_pages] != t->n_rows)
+                return false;
+        for (uint32_t p = 0; p < t->n_pages; p++) {
+                if (page[p + 1] <= page[p] || page[p + 1] > t->n_rows ||
+                    UNWIND_ROW_OFFSET(row[page[p]]) != 0)
+                        return false;
+                for (uint32_t i = page[p]; i < page[p + 1]; i++) {
+                        if (UNWIND_ROW_OFFSET(row[i]) > UNWIND_PAGE_MASK ||
+                            UNWIND_ROW_RULE(row[i]) >= UNWIND_RULE_FIRST + t->n_rules ||
+                            (i > page[p] && UNWIND_ROW_OFFSET(row[i]) <= UNWIND_ROW_OFFSET(row[i - 1])))
+                                return false;
+                }
+        }
+        return true;
+}
+
+bool table_is_sound(const struct buf *b)
+{
+        const struct wire_table *t = (const struct wire_table *)b->data;
+        const uint32_t *page = (const uint32_t *)(t + 1);
+
+        if (b->len < sizeof(*t) || t->n_pages == 0 || t->first_page > UINT32_MAX - t->n_pages ||
+            b->len - sizeof(*t) != ((uint64_t)t->n_pages + 1 + t->n_rows) * sizeof(uint32_t) +
+                                                   (uint64_t)t->n_rules * sizeof(struct unwind_rule))
+                return false;
+        return rows_are_sound(t, page, page + t->n_pages + 1) &&
+               rules_are_sound((const struct unwind_rule *)(page + t->n_pages + 1 + t->n_rows), t->n_rules);
+}
+
+static int on_table(struct symclient *c, uint32_t i, struct request *r)
+{
+        struct lane *l = &c->lane[i];
+
+        if (l->in.error < 0) {
+                request_finish(c, r, l->in.error);
+                return 0;
+        }
+        if (!table_is_sound(&l->body))
+                return -EBADMSG;
+        r->table = l->body;
+        l->body = (struct buf){};
+        request_finish(c, r, 0);
+        return 0;
+}
+
+static int on_names(struct symclient *c, uint32_t i, struct request *r)
+{
+        _cleanup_names_ struct names got = {};
+        struct lane *l = &c->lane[i];
+        int e;
+
+        if (l->in.error < 0) {
+                blame(c, r, l->in.error,
+                      l->in.error == -ENOMEM ? "needs too much memory" : "cannot be read");
+                return 0;
+        }
+        e = names_decode(l->body.data, l->body.len, &got);
+        if (e < 0 || got.n_results == 0 || got.n_results > r->n - r->n_done)
+                return -EBADMSG;
+        if (r->n_done == 0 && got.n_results == r->n) {
+                r->names = got;
+                got = (struct names){};
+        } else {
+                for (uint32_t k = 0; k < got.n_results && e == 0; k++)
+                        e = names_copy(&r->names, &got, k);
+        }
+        r->n_done = r->names.n_results;
+        if (e < 0 || r->n_done == r->n) {
+                request_finish(c, r, e);
+                return 0;
+        }
+        /* The others first. */
+        request_remove(&c->queue, r);
+        request_append(&c->queue, r);
+        return 0;
+}
+
+/* -- files that the worker asks for -- */
+
+static void seek_next(struct symclient *c);
+
+static void answer_want(struct symclient *c, uint32_t i, int fd)
+{
+        struct wire_header h = {.type = WIRE_WANT, .error = fd < 0 ? fd : 0};
+        struct lane_work *w = &c->work[i];
+
+        w->finding = w->asked = false;
+        w->start_ns = now_monotonic_ns(); /* what was waited for is not the file's fault */
+        if (lane_send(&c->lane[i], &h, NULL, fd) < 0 || lane_is_sending(&c->lane[i]))
+                lane_died(c, i); /* a few bytes to one that waits for them always go at once */
+        if (fd >= 0)
+                close(fd);
+}
+
+static int on_want(struct symclient *c, uint32_t i)
+{
+        struct lane *l = &c->lane[i];
+        struct lane_work *w = &c->work[i];
+        struct wire_want want;
+
+        if (!w->step || w->finding || l->body.len != sizeof(want))
+                return -EBADMSG;
+        memcpy(&want, l->body.data, sizeof(want));
+        if (want.build_id_len > SYM_BUILD_ID_MAX || !memchr(want.name, 0, sizeof(want.name)) ||
+            !memchr(want.directory, 0, sizeof(want.directory)))
+                return -EBADMSG;
+        w->want = want;
+        w->finding = true;
+        w->find_ns = now_monotonic_ns();
+        seek_next(c);
+        return 0;
+}
+
+/* The finder does one search at a time. */
+static void seek_next(struct symclient *c)
+{
+        for (uint32_t i = 0; i < N_LANES && !finder_is_busy(c->finder); i++) {
+                struct lane_work *w = &c->work[i];
+
+                if (!w->finding || w->asked)
+                        continue;
+                if (w->request &&
+                    finder_start(c->finder, &w->want, w->request->obj->path, w->request->obj->root) == 0)
+                        w->asked = true;
+                else
+                        answer_want(c, i, -ENOENT);
+        }
+        for (struct request *r = c->queue.first; r && !finder_is_busy(c->finder); r = r->next) {
+                struct symobj *o = r->obj;
+                int e;
+
+                if (!o->is_jit || o->fd >= 0 || o->error < 0)
+                        continue;
+                e = finder_start_jit(c->finder, o->pid, o->ns_pid);
+                if (e < 0) {
+                        o->error = e;
+                        continue;
+                }
+                c->jit_sought = o;
+                c->jit_since_ns = now_monotonic_ns();
+        }
+}
+
+static void jit_found(struct symclient *c, const struct found *found)
+{
+        struct symobj *o = TAKE_PTR(c->jit_sought);
+
+        if (found->fd < 0) {
+                o->error = found->fd;
+                return;
+        }
+        o->fd = found->fd;
+        o->jit_kind = found->jit_kind;
+        o->ns_pid = found->ns_pid;
+        if (fstat(o->fd, &o->st) < 0)
+                o->error = -errno;
+        else if (bad_files_distrusts(&c->bad, o->st.st_uid))
+                o->error = -EPERM;
+}
+
+void lanes_found_file(struct symclient *c)
+{
+        struct found found;
+
+        if (!finder_result(c->finder, &found))
+                return;
+        if (c->jit_sought) {
+                jit_found(c, &found);
+                found.fd = -1;
+        }
+        for (uint32_t i = 0; i < N_LANES; i++)
+                if (c->work[i].asked)
+                        answer_want(c, i, TAKE_FD(found.fd));
+        if (found.fd >= 0) /* nobody wants it any more */
+                close(found.fd);
+}
+
+/* -- messages -- */
+
+static int on_hello(struct symclient *c, uint32_t i)
+{
+        struct wire_hello hello;
+
+        if (c->lane[i].body.len != sizeof(hello))
+                return -EBADMSG;
+        memcpy(&hello, c->lane[i].body.data, sizeof(hello));
+        if (hello.version != WIRE_VERSION)
+                return -EBADMSG;
+        c->failed_starts = 0;
+        c->stats.sandbox = hello.sandbox;
+        if (!c->greeted && !c->unsandboxed && !(hello.sandbox & SANDBOX_SECCOMP))
+                log_warning("symbolizer: the worker runs without a system call filter: this kernel or "
+                            "container "
+                            "does not allow one");
+        c->greeted = true;
+        return 0;
+}
+
+static int on_answer(struct symclient *c, uint32_t i)
+{
+        struct lane *l = &c->lane[i];
+        struct lane_work *w = &c->work[i];
+        struct request *r = w->request;
+        uint32_t step = w->step;
+
+        if (step == 0 || l->in.type != step || l->in.object != w->object || l->in.error > 0)
+                return -EBADMSG;
+        if (step == WIRE_OPEN && l->in.error == 0) {
+                struct wire_info info;
+
+                if (l->body.len != sizeof(info))
+                        return -EBADMSG;
+                memcpy(&info, l->body.data, sizeof(info));
+                if (!info_is_sound(&info))
+                        return -EBADMSG;
+        }
+        w->step = 0;
+        w->request = NULL;
+        w->idle_ns = now_monotonic_ns();
+        if (!r)
+                return 0; /* cancelled, or an object closed */
+        r->active = false;
+        switch (step) {
+        case WIRE_OPEN:
+        case WIRE_OPEN_JIT:
+                on_opened(c, i, r);
+                return 0;
+        case WIRE_TABLE:
+                w->request = r; /* to blame if the answer is none */
+                step = (uint32_t)on_table(c, i, r);
+                break;
+        default:
+                w->request = r;
+                step = (uint32_t)on_names(c, i, r);
+                break;
+        }
+        if ((int)step == 0)
+                w->request = NULL;
+        return (int)step;
+}
+
+static int on_message(struct symclient *c, uint32_t i)
+{
+        switch (c->lane[i].in.type) {
+        case WIRE_HELLO:
+                return on_hello(c, i);
+        case WIRE_WANT:
+                return on_want(c, i);
+        default:
+                return on_answer(c, i);
+        }
+}
+
+void lanes_ready(struct symclient *c, uint32_t i)
+{
+        struct lane *l = &c->lane[i];
+        int r = 0;
+
+        if (l->pid == 0)
+                return;
+        if (lane_is_sending(l)) {
+                r = lane_flush(l);
+                if (r == 0 && !lane_is_sending(l))
+                        watch_lane(c, i, EPOLL_CTL_MOD);
+        }
+        while (r >= 0 && l->pid != 0 && (r = lane_receive(l)) > 0)
+                r = on_message(c, i);
+        if (r < 0)
+                lane_died(c, i);
+}
+
+/* -- scheduling -- */
+
+static uint32_t lane_of(const struct request *r)
+{
+        return r->obj->slow ? LANE_SLOW : LANE_MAIN;
+}
+
+/* Its file is not found yet. */
+static bool is_sought(const struct symobj *o)
+{
+        return o->is_jit && o->fd < 0 && o->error == 0;
+}
+
+static struct request *next_request(struct symclient *c, uint32_t i)
+{
+        struct request *r = c->queue.first;
+
+        while (r && (r->active || lane_of(r) != i || is_sought(r->obj)))
+                r = r->next;
+        return r;
+}
+
+/* Whether the answer is known without a worker. */
+static bool finish_known(struct symclient *c, struct request *r)
+{
+        struct symobj *o = r->obj;
+
+        if (o->error < 0)
+                request_finish(c, r, o->error);
+        else if (r->kind == REQUEST_TABLE && o->table_error < 0)
+                request_finish(c, r, o->table_error);
+        else if (r->kind == REQUEST_OPEN && o->ready)
+                request_finish(c, r, 0);
+        else
+                return false;
+        return true;
+}
+
+static bool start_lane(struct symclient *c, uint32_t i)
+{
+        uint64_t now = now_monotonic_ns();
+        int r;
+
+        if (c->lane[i].pid > 0)
+                return true;
+        if (now < c->next_start_ns)
+                return false;
+        if (++c->failed_starts > 1) /* none has said hello since the last start */
+                c->next_start_ns = now + START_PAUSE_NS;
+        r = lane_start(&c->lane[i], c->exe_fd, c->memory, c->unsandboxed);
+        if (r < 0) {
+                log_error("symbolizer: cannot start profd-worker: %s", strerror(-r));
+                return false;
+        }
+        watch_lane(c, i, EPOLL_CTL_ADD);
+        return true;
+}
+
+static void close_one(struct symclient *c, uint32_t i)
+{
+        struct lane_work *w = &c->work[i];
+
+        if (c->lane[i].pid > 0 && w->n_to_close > 0 &&
+            send_step(c, i, WIRE_CLOSE, w->to_close[--w->n_to_close], NULL, 0, -1) < 0)
+                lane_died(c, i);
+}
+
+static void pump_lane(struct symclient *c, uint32_t i)
+{
+        struct lane_work *w = &c->work[i];
+        struct request *r;
+
+        while (!w->step && (r = next_request(c, i))) {
+                if (finish_known(c, r))
+                        continue;
+                if (c->failed_starts > MAX_STARTS) {
+                        request_finish(c, r, -ECHILD);
+                        continue;
+                }
+                if (!start_lane(c, i))
+                        return;
+                w->request = r;
+                r->active = true;
+                if (send_request(c, i, r) < 0)
+                        lane_died(c, i);
+        }
+        if (!w->step)
+                close_one(c, i);
+}
+
+void lanes_pump(struct symclient *c)
+{
+        seek_next(c);
+        for (uint32_t i = 0; i < N_LANES; i++)
+                pump_lane(c, i);
+}
+
+void lanes_forget_object(struct symclient *c, const struct symobj *o)
+{
+        for (uint32_t i = 0; i < N_LANES; i++) {
+                struct lane_work *w = &c->work[i];
+
+                if (c->lane[i].pid == 0)
+                        continue;
+                if (w->step && w->object == o->id && lane_is_sending(&c->lane[i])) {
+                        stop_lane(c, i, NULL); /* its descriptor may not have gone yet */
+                        continue;
+                }
+                if (o->open_in[i] != c->lane[i].generation && !(w->step && w->object == o->id))
+                        continue;
+                if (w->n_to_close == w->cap_to_close) {
+                        uint32_t cap = w->cap_to_close ? 2 * w->cap_to_close : 32;
+                        uint32_t *p = reallocarray(w->to_close, cap, sizeof(*p));
+
+                        if (!p)
+                                continue; /* it stays open there, for the life of the worker */
+                        w->to_close = p;
+                        w->cap_to_close = cap;
+                }
+                w->to_close[w->n_to_close++] = o->id;
+        }
+}
+
+/* -- time -- */
+
+/* The worker and the object it is at change places with the slow one. */
+static void swap_lanes(struct symclient *c)
+{
+        struct lane lane = c->lane[LANE_MAIN];
+        struct lane_work work = c->work[LANE_MAIN];
+
+        c->lane[LANE_MAIN] = c->lane[LANE_SLOW];
+        c->work[LANE_MAIN] = c->work[LANE_SLOW];
+        c->lane[LANE_SLOW] = lane;
+        c->work[LANE_SLOW] = work;
+        for (struct symobj *o = c->objects; o; o = o->next) {
+                uint64_t open = o->open_in[LANE_MAIN];
+
+                o->open_in[LANE_MAIN] = o->open_in[LANE_SLOW];
+                o->open_in[LANE_SLOW] = open;
+        }
+        for (uint32_t i = 0; i < N_LANES; i++)
+                if (c->lane[i].pid > 0)
+                        watch_lane(c, i, EPOLL_CTL_MOD);
+}
+
+static void make_way(struct symclient *c)
+{
+        struct request *r = c->work[LANE_MAIN].request;
+
+        if (r)
+                r->obj->slow = true;
+        if (c->work[LANE_SLOW].step) { /* the slow one has its hands full: later, then */
+                stop_lane(c, LANE_MAIN, NULL);
+                c->stats.restarts++;
+                return;
+        }
+        stop_lane(c, LANE_SLOW, NULL);
+        swap_lanes(c);
+}
+
+static void check_step(struct symclient *c, uint32_t i, uint64_t now)
+{
+        struct lane_work *w = &c->work[i];
+        uint64_t wall = now - w->start_ns, cpu = lane_cpu_ns(&c->lane[i]) - w->start_cpu_ns;
+
+        if (w->finding) {
+                if (now - w->find_ns < FIND_MAX_NS)
+                        return;
+                if (w->asked)
+                        abandon_search(c);
+                answer_want(c, i, -ETIME);
+        } else if (cpu > STEP_MAX_CPU_NS || wall > STEP_MAX_NS) {
+                kill_late(c, i, "takes too long");
+        } else if (wall > STEP_BLOCKED_NS && cpu < wall / 50 && !lane_is_runnable(&c->lane[i])) {
+                kill_late(c, i, "does not answer");
+        } else if (i == LANE_MAIN && wall > STEP_LONG_NS &&
+                   (cpu > STEP_LONG_CPU_NS || wall > STEP_LATE_NS) && next_request(c, LANE_MAIN)) {
+                make_way(c);
+        }
+}
+
+void lanes_tick(struct symclient *c)
+{
+        uint64_t now = now_monotonic_ns();
+
+        for (uint32_t i = 0; i < N_LANES; i++)
+                if (c->work[i].step)
+                        check_step(c, i, now);
+        if (c->jit_sought && now - c->jit_since_ns > FIND_MAX_NS) {
+                c->jit_sought->error = -ETIME;
+                c->jit_sought = NULL;
+                abandon_search(c);
+        }
+        if (c->lane[LANE_SLOW].pid > 0 && !c->work[LANE_SLOW].step && !next_request(c, LANE_SLOW) &&
+            now - c->work[LANE_SLOW].idle_ns > SLOW_IDLE_NS)
+                stop_lane(c, LANE_SLOW, NULL);
+}

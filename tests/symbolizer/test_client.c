@@ -1,0 +1,232 @@
+/* The client with real workers, in their sandbox. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <cmocka.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "symbolizer/client.h"
+
+#define SOON_MS 30000
+
+struct answer { /* what a callback has said */
+        uint32_t calls;
+        int err;
+        char function[256];
+        char file[256];
+        uint32_t line, n, n_frames;
+        struct sym_info info;
+        uint32_t n_rows;
+};
+
+static void on_open(void *ctx, int err, struct symobj *obj, const struct sym_info *info)
+{
+        struct answer *a = ctx;
+
+        a->calls++;
+        a->err = err;
+        if (info)
+                a->info = *info;
+}
+
+static void on_names(void *ctx, int err, const struct sym_result *results, uint32_t n)
+{
+        struct answer *a = ctx;
+
+        a->calls++;
+        a->err = err;
+        a->n = n;
+        a->function[0] = a->file[0] = 0;
+        a->n_frames = 0;
+        if (err < 0 || n == 0 || results[0].n == 0)
+                return;
+
+        const struct sym_frame *f = &results[0].frame[results[0].n - 1];
+
+        a->n_frames = results[0].n;
+        snprintf(a->function, sizeof(a->function), "%s", f->function ? f->function : "");
+        snprintf(a->file, sizeof(a->file), "%s", f->file ? f->file : "");
+        a->line = f->line;
+}
+
+static void on_table(void *ctx, int err, const struct sym_table *table)
+{
+        struct answer *a = ctx;
+
+        a->calls++;
+        a->err = err;
+        if (table)
+                a->n_rows = table->n_rows;
+}
+
+static struct symclient *client_new(void)
+{
+        struct symclient *c;
+
+        assert_int_equal(symclient_new(&c, NULL), 0);
+        return c;
+}
+
+static struct symobj *open_path(struct symclient *c, const char *path, struct answer *a)
+{
+        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        struct sym_source source = {.path = path};
+        struct symobj *o;
+
+        assert_true(fd >= 0);
+        o = symclient_open(c, fd, &source, on_open, a);
+        assert_non_null(o);
+        return o;
+}
+
+/* An address of this program as its file has it. */
+static uint64_t file_address(void *p)
+{
+        extern char __ehdr_start[];
+
+        return (uint64_t)((char *)p - __ehdr_start);
+}
+
+__attribute__((noinline)) static int well_known_function(int x)
+{
+        return x + (int)getpid();
+}
+enum { WELL_KNOWN_LINE = __LINE__ - 3 };
+
+static void test_names_and_tables(void **state)
+{
+        struct symclient *c = client_new();
+        struct answer opened = {}, named = {}, table = {};
+        struct symobj *o = open_path(c, "/proc/self/exe", &opened);
+        uint64_t address[] = {file_address(well_known_function), 1};
+        struct symclient_stats stats;
+
+        assert_true(well_known_function(1) > 1);
+        assert_null(symobj_info(o));
+        assert_int_equal(symclient_names(c, o, address, 2, on_names, &named), 0);
+        assert_int_equal(symclient_table(c, o, on_table, &table), 0);
+        assert_int_equal(symclient_wait(c, SOON_MS), 0);
+
+        assert_int_equal(opened.calls, 1);
+        assert_int_equal(opened.err, 0);
+        assert_true(opened.info.has_symtab);
+        assert_true(opened.info.has_debug);
+        assert_true(opened.info.has_unwind);
+        assert_true(opened.info.n_segments >= 1);
+        assert_non_null(symobj_info(o));
+
+        assert_int_equal(named.calls, 1);
+        assert_int_equal(named.err, 0);
+        assert_int_equal(named.n, 2);
+        assert_string_equal(named.function, "well_known_function");
+        assert_non_null(strstr(named.file, "test_client.c"));
+        assert_int_equal(named.line, WELL_KNOWN_LINE);
+
+        assert_int_equal(table.calls, 1);
+        assert_int_equal(table.err, 0);
+        assert_true(table.n_rows > 100);
+
+        symclient_stats(c, &stats);
+        assert_int_equal(stats.restarts, 0);
+        assert_int_equal(stats.outstanding, 0);
+        assert_true(stats.memory > 0);
+        assert_true(stats.sandbox & SANDBOX_SECCOMP);
+        print_message("sandbox parts %#x, worker %.1f MiB resident\n", stats.sandbox,
+                      stats.memory / 1048576.0);
+        symobj_close(c, o);
+        symclient_free(c);
+}
+
+static void test_what_cannot_be_opened(void **state)
+{
+        struct symclient *c = client_new();
+        struct answer text = {}, device = {}, names = {};
+        struct symobj *a = open_path(c, "/etc/passwd", &text), *b = open_path(c, "/dev/null", &device);
+        uint64_t address = 1;
+
+        assert_int_equal(symclient_names(c, a, &address, 1, on_names, &names), 0);
+        assert_int_equal(symclient_wait(c, SOON_MS), 0);
+        assert_int_equal(text.err, -ENOEXEC);
+        assert_int_equal(device.err, -ENOEXEC);
+        assert_int_equal(names.err, -ENOEXEC);
+        symobj_close(c, a);
+        symobj_close(c, b);
+        symclient_free(c);
+}
+
+static void test_every_callback_is_called_once(void **state)
+{
+        struct symclient *c = client_new();
+        struct answer a[2] = {}, names[2] = {};
+        struct symobj *o[2];
+        uint64_t address = 1;
+
+        for (int i = 0; i < 2; i++) {
+                o[i] = open_path(c, "/proc/self/exe", &a[i]);
+                assert_int_equal(symclient_names(c, o[i], &address, 1, on_names, &names[i]), 0);
+        }
+        symclient_dispatch(c); /* the first is under way */
+        symobj_close(c, o[0]);
+        assert_int_equal(a[0].calls, 1);
+        assert_int_equal(a[0].err, -ECANCELED);
+        assert_int_equal(names[0].err, -ECANCELED);
+        assert_int_equal(names[1].calls, 0);
+        symclient_free(c);
+        assert_int_equal(a[1].calls, 1);
+        assert_int_equal(names[1].calls, 1);
+        assert_int_equal(a[0].calls, 1);
+}
+
+static pid_t worker_of_this_process(void)
+{
+        char path[64], line[64] = "";
+        FILE *f;
+
+        snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
+        f = fopen(path, "r");
+        assert_non_null(f);
+        assert_non_null(fgets(line, sizeof(line), f));
+        fclose(f);
+        return (pid_t)atoi(line);
+}
+
+static void test_a_killed_worker_is_replaced(void **state)
+{
+        struct symclient *c = client_new();
+        struct answer opened = {}, named = {};
+        struct symobj *o = open_path(c, "/proc/self/exe", &opened);
+        uint64_t address = file_address(well_known_function);
+        struct symclient_stats stats;
+
+        assert_int_equal(symclient_wait(c, SOON_MS), 0);
+        kill(worker_of_this_process(), SIGKILL);
+        assert_int_equal(symclient_names(c, o, &address, 1, on_names, &named), 0);
+        assert_int_equal(symclient_wait(c, SOON_MS), 0);
+        assert_int_equal(named.err, 0);
+        assert_string_equal(named.function, "well_known_function");
+        symclient_stats(c, &stats);
+        assert_int_equal(stats.restarts, 1);
+        assert_int_equal(stats.bad_objects, 0);
+        symobj_close(c, o);
+        symclient_free(c);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                        cmocka_unit_test(test_names_and_tables),
+                        cmocka_unit_test(test_what_cannot_be_opened),
+                        cmocka_unit_test(test_every_callback_is_called_once),
+                        cmocka_unit_test(test_a_killed_worker_is_replaced),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
