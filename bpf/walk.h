@@ -124,11 +124,12 @@ UNWIND_INLINE uint64_t unwind_uprobe(struct unwind_walk *w)
 UNWIND_INLINE void unwind_emit(struct unwind_walk *w, uint64_t frame)
 {
         struct scratch *s = SCRATCH_OF(w);
-        uint32_t n = w->n;
+        uint32_t n = w->n, at = n < LEAF ? n : LEAF + (n & (ROOT - 1));
 
         if (n == LEAF)
                 s->hash_leaf = s->hash;
-        s->user.frame[n < LEAF ? n : LEAF + (n & (ROOT - 1))] = frame;
+        barrier_var(at); /* the verifier of 5.10 does not see the bound through the branch */
+        s->user.frame[at & (ABI_MAX_FRAMES - 1)] = frame;
         s->hash = mix(s->hash, frame);
         w->n = n + 1;
 }

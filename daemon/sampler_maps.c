@@ -18,6 +18,7 @@
 #define SEEN_SLOTS       8
 #define STACK_BYTES      400 /* of a new stack in the ring, kernel part included, on average */
 #define MAX_ROWS_PER_CPU 32768
+#define LOG_TAIL         3000 /* bytes of the verifier log that are worth a look */
 /* What an entry of a preallocated hash map takes in the kernel besides key and value: struct htab_elem (48)
  * and a bucket (16), kernel/bpf/hashtab.c. */
 #define HASH_ENTRY_BYTES 64
@@ -72,15 +73,21 @@ static uint64_t fixed_bytes(const struct sampler_sizes *z)
                ABI_MAX_RULES * 8ull + (uint64_t)z->cpus * (32 << 10); /* scratch */
 }
 
+/* What libbpf says, at debug level. Of a long text (the verifier's log) the end, where the reason is. */
 static int print_libbpf(enum libbpf_print_level level, const char *format, va_list ap)
 {
-        char line[512];
+        _cleanup_free_ char *text = NULL;
+        char *line, *save = NULL;
+        int n;
 
         if (level == LIBBPF_DEBUG)
                 return 0;
-        vsnprintf(line, sizeof(line), format, ap);
-        line[strcspn(line, "\n")] = 0;
-        log_debug("%s", line);
+        n = vasprintf(&text, format, ap);
+        if (n < 0)
+                return 0;
+        line = n > LOG_TAIL ? text + n - LOG_TAIL : text;
+        for (line = strtok_r(line, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+                log_debug("%s", line);
         return 0;
 }
 
@@ -92,12 +99,12 @@ static int explain_load(int r)
         if (access("/sys/kernel/btf/vmlinux", R_OK) < 0)
                 what = "this kernel has no BTF (/sys/kernel/btf/vmlinux); a kernel built with "
                        "CONFIG_DEBUG_INFO_BTF=y is needed";
-        else if (r == -EPERM || r == -EACCES)
+        else if (r == -EPERM)
                 what = "run profd as root or with CAP_BPF and CAP_PERFMON (on 5.10 also with "
                        "LimitMEMLOCK=infinity); kernel lockdown forbids it too";
         else if (r == -ENOMEM)
                 what = "not enough memory for the maps: lower [Limits] Memory=";
-        else if (r == -EINVAL || r == -E2BIG)
+        else if (r == -EINVAL || r == -E2BIG || r == -EACCES)
                 what = "the kernel's verifier refused them: profd needs Linux 5.10 or later; please report "
                        "this with "
                        "the output of profd at debug level";
