@@ -128,6 +128,7 @@ static bool enter_seccomp(void)
                         SCMP_SYS(exit_group),     SCMP_SYS(rt_sigreturn),
                         SCMP_SYS(rt_sigprocmask), SCMP_SYS(getpid),
                         SCMP_SYS(gettid),         SCMP_SYS(getrandom),
+                        SCMP_SYS(sysinfo), /* by qsort() */
         };
         static const int without_exec[] = {SCMP_SYS(mmap), SCMP_SYS(mprotect)};
         scmp_filter_ctx f = seccomp_init(SCMP_ACT_KILL_PROCESS);

@@ -451,6 +451,17 @@ bool symtab_find(const struct symtab *t, uint64_t address, struct symbol *ret)
         return true;
 }
 
+/* Where the last sized symbol that begins at or before a key ends. */
+static uint64_t sized_end(const struct symtab *t, uint32_t key)
+{
+        uint32_t i;
+
+        if (t->n == 0 || key < t->key[0])
+                return 0;
+        i = last_not_above(t->key, t->n, key);
+        return t->base + t->key[i] + t->size[i];
+}
+
 bool symtab_find_label(const struct symtab *t, uint64_t low, uint64_t address, struct symbol *ret)
 {
         uint32_t key, i;
@@ -458,7 +469,7 @@ bool symtab_find_label(const struct symtab *t, uint64_t low, uint64_t address, s
         if (t->n_labels == 0 || !key_of(t, address, &key) || key < t->label[0])
                 return false;
         i = last_not_above(t->label, t->n_labels, key);
-        if (t->base + t->label[i] < low)
+        if (t->base + t->label[i] < low || t->base + t->label[i] < sized_end(t, key))
                 return false;
         *ret = (struct symbol){.name = name_of(t, t->label_name[i]), .start = t->base + t->label[i]};
         return true;

@@ -31,7 +31,7 @@ struct symtab *symtab_free(struct symtab *t);
 /* The innermost sized symbol that covers the address; false when none does. */
 bool symtab_find(const struct symtab *t, uint64_t address, struct symbol *ret);
 
-/* The last label in [low, address]. */
+/* The last label in [low, address], if no sized symbol lies between. */
 bool symtab_find_label(const struct symtab *t, uint64_t low, uint64_t address, struct symbol *ret);
 
 /* By linker name: *at is 0 at first, and is moved on to find the next of the same name. */

@@ -21,12 +21,13 @@
 #include "symbolizer/protocol.h"
 #include "symbolizer/sandbox.h"
 
-#define CACHE_TARGET ((size_t)16 << 20)    /* heap beyond which objects at rest are dropped */
-#define REST_MS      300                   /* then the files' pages are given back */
-#define LONG_REST_MS 10000                 /* then all that can be read again */
-#define SLICE_NS     (100 * NSEC_PER_MSEC) /* of names, then the rest is left for another request */
-#define MAX_WANTS    65536                 /* separate files asked for, over the life */
-#define MIN_MEMORY   ((uint64_t)16 << 20)
+#define CACHE_TARGET    ((size_t)16 << 20)    /* heap beyond which objects at rest are dropped */
+#define REST_MS         300                   /* then the files' pages are given back */
+#define LONG_REST_MS    10000                 /* then all that can be read again */
+#define SLICE_NS        (100 * NSEC_PER_MSEC) /* of names, then the rest is left for another request */
+#define MAX_WANTS       65536                 /* separate files asked for, over the life */
+#define MAX_KEPT_ANSWER ((size_t)256 << 10)
+#define MIN_MEMORY      ((uint64_t)16 << 20)
 
 struct object { /* one of: */
         uint32_t id;
@@ -263,6 +264,7 @@ static int do_table(struct worker *w, struct object *o, struct buf *out)
         if (t->n_rules > 0)
                 buf_add(out, t->rule, (size_t)t->n_rules * sizeof(*t->rule));
         cfi_table_free(t);
+        objfile_drop_pages(o->file); /* read once, from end to end */
         return 0;
 }
 
@@ -345,6 +347,8 @@ static void serve_one(struct worker *w)
                         r = buf_error(&w->answer);
         } while (r == -ENOMEM && h.type != WIRE_OPEN_JIT && drop_one(w, h.object));
         send_message(h.type, h.object, r, w->answer.data, r < 0 ? 0 : w->answer.len);
+        if (w->answer.cap > MAX_KEPT_ANSWER)
+                buf_free(&w->answer);
         keep_within_target(w, h.object);
 }
 
