@@ -54,6 +54,9 @@ void sampler_unwind_maps(const struct sampler *s, struct unwind_maps *ret);
 /* Opens the events and starts sampling. */
 int sampler_start(struct sampler *s);
 
+/* Takes no more samples; what was taken can still be drained. */
+void sampler_stop(struct sampler *s);
+
 /* Readable when a ring wants reading before the next drain: call sampler_poll(). */
 int sampler_fd(const struct sampler *s);
 

@@ -261,16 +261,20 @@ int sampler_events_open(struct sampler *s)
 
 void sampler_events_close(struct sampler *s)
 {
+        sampler_stop(s);
         for (uint32_t i = 0; i < s->n_events; i++) {
-                if (!s->event[i].fd)
-                        continue;
-                for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
-                        close_event(&s->event[i], cpu);
                 free(s->event[i].fd);
                 s->event[i].fd = NULL;
         }
         core_pmus_free(&s->pmus);
         cpu_set_free(&s->online);
+}
+
+void sampler_stop(struct sampler *s)
+{
+        for (uint32_t i = 0; i < s->n_events; i++)
+                for (uint32_t cpu = 0; s->event[i].fd && cpu < s->sizes.cpus; cpu++)
+                        close_event(&s->event[i], cpu);
 }
 
 /* An event stays dead after its CPU went, also when the CPU is back: closed, and opened again. */

@@ -7,18 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <bpf/bpf.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "daemon/sampler.h"
-
-#define OBJECT 3
+#include "tests/bpf/own_text.h"
 
 static int failures;
 
@@ -34,9 +30,6 @@ static void report(bool ok, const char *name, const char *fmt, ...)
         printf("\n");
         fflush(stdout);
 }
-
-/* The program's own text, from the linker. */
-extern char __executable_start, etext;
 
 static volatile uint64_t sink;
 
@@ -100,7 +93,7 @@ struct seen {
 static bool within(uint64_t frame, void *function, size_t size)
 {
         uint64_t a = ABI_FRAME_ADDRESS(frame);
-        return ABI_FRAME_OBJECT(frame) == OBJECT && a >= (uintptr_t)function &&
+        return ABI_FRAME_OBJECT(frame) == OWN_TEXT_OBJECT && a >= (uintptr_t)function &&
                a < (uintptr_t)function + size;
 }
 
@@ -148,45 +141,12 @@ static struct seen drain(struct sampler *sampler)
         return s;
 }
 
-/* Makes this process's text known to the kernel half, as code with frame pointers, or with a table that says
- * the same of every instruction. */
-static void set_mapping(struct sampler *sampler, uint64_t stamp, bool table)
+static void map_own_text(struct sampler *sampler, uint64_t stamp, bool table)
 {
-        uint64_t start = (uintptr_t)&__executable_start & ~4095ull,
-                 end = ((uintptr_t)&etext + 4095) & ~4095ull;
-        uint32_t pid = (uint32_t)getpid(), zero = 0;
-        struct unwind_maps m;
-        struct abi_process p = {.stamp = stamp, .first = 1, .n = 1, .flags = ABI_PROCESS_SETTLED};
+        int r = own_text_map(sampler, stamp, table);
 
-        sampler_unwind_maps(sampler, &m);
-        m.mappings[1] = (struct abi_mapping){start,  end, 0, 1, 0, (uint32_t)(start >> UNWIND_PAGE_SHIFT),
-                                             OBJECT, 0};
-        if (table) {
-                LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
-                _cleanup_close_ int fd =
-                                bpf_map_create(BPF_MAP_TYPE_ARRAY, "shard", 4, ABI_SHARD_ROWS * 4, 1, &opts);
-                uint32_t *rows = mmap(NULL, ABI_SHARD_ROWS * 4, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-                if (fd < 0 || rows == MAP_FAILED) {
-                        report(false, "shard", "%s", strerror(errno));
-                        return;
-                }
-                m.rules[9] = (struct unwind_rule){UNWIND_FP | UNWIND_FP_AT_CFA << 4, 0, -2, 16};
-#ifdef __aarch64__
-                m.rules[9].aux = UNWIND_AUX_BESIDE_FP;
-#endif
-                rows[100] = UNWIND_ROW(0, 9);
-                munmap(rows, ABI_SHARD_ROWS * 4);
-                if (bpf_map_update_elem(m.shards_fd, &zero, &fd, BPF_ANY) < 0)
-                        report(false, "shard", "%s", strerror(errno));
-                m.mappings[1].n_pages = (uint32_t)((end - start) >> UNWIND_PAGE_SHIFT);
-                for (uint32_t i = 0; i < m.mappings[1].n_pages; i++)
-                        m.pages[1 + i] = ABI_PAGE(0, 100, 1);
-        } else {
-                m.mappings[1].flags = ABI_MAPPING_FP;
-        }
-        if (bpf_map_update_elem(m.processes_fd, &pid, &p, BPF_ANY) < 0)
-                report(false, "process", "%s", strerror(errno));
+        if (r < 0)
+                report(false, "map", "%s", strerror(-r));
 }
 
 static void check_walk(struct sampler *sampler, const char *name)
@@ -238,9 +198,9 @@ int main(int argc, char **argv)
         report(s.deferred > 20 && s.stamp, "deferred",
                "%llu samples without a mapping list went to user space", (unsigned long long)s.deferred);
 
-        set_mapping(sampler, s.stamp, false);
+        map_own_text(sampler, s.stamp, false);
         check_walk(sampler, "frame pointers");
-        set_mapping(sampler, s.stamp, true);
+        map_own_text(sampler, s.stamp, true);
         check_walk(sampler, "table");
 
         used = cpu_ns();
