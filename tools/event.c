@@ -72,7 +72,7 @@ void event_summary(const struct profile *p, int type, struct buf *out)
         uint64_t samples = profile_samples(p), lost = profile_lost(p);
 
         buf_addf(out, "%s: %s", name, human_value(t, profile_str(p, p->type[type].unit), sum(p, type)));
-        if (strcmp(name, "samples") != 0)
+        if (!strcmp(name, "cpu") && profile_find_type(p, "samples") >= 0)
                 buf_addf(out, " in %s sample%s", human_count(t, samples), samples == 1 ? "" : "s");
         if (rate)
                 buf_addf(out, " at %s", rate);

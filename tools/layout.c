@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "profile/symbols.h"
 #include "tools/human.h"
 #include "tools/text.h"
 
@@ -24,13 +25,6 @@ static const struct {
                 {TABLE_SYMBOL, "symbol", 0},
 };
 
-const char *base_name(const char *path)
-{
-        const char *slash = strrchr(path, '/');
-
-        return slash && slash[1] ? slash + 1 : path;
-}
-
 static const char *cell(const struct table_row *r, uint32_t key, char *number)
 {
         int64_t n = -1;
@@ -47,7 +41,7 @@ static const char *cell(const struct table_row *r, uint32_t key, char *number)
         case TABLE_USER:
                 return r->user;
         case TABLE_OBJECT:
-                return r->object ? base_name(r->object) : NULL;
+                return r->object ? object_base_name(r->object) : NULL;
         case TABLE_FILE:
                 return r->file;
         case TABLE_SYMBOL:
@@ -237,4 +231,37 @@ void layout_sort(struct table *t, enum row_order order)
 {
         if (t->n)
                 qsort_r(t->row, t->n, sizeof(*t->row), compare, &order);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+        return a == b || !strcmp(a ? a : "", b ? b : "");
+}
+
+/* Whether two rows are of the same process, unit and so on. */
+static bool same_sample_keys(const struct table_row *a, const struct table_row *b)
+{
+        return same_text(a->comm, b->comm) && same_text(a->thread, b->thread) &&
+               same_text(a->unit, b->unit) && same_text(a->container, b->container) &&
+               same_text(a->user, b->user) && a->pid == b->pid && a->tid == b->tid;
+}
+
+int layout_edges(const struct profile *p, const struct table_options *o, enum table_direction direction,
+                 const struct table_row *row, struct table **ret)
+{
+        struct table_options edge = *o;
+        struct table *t;
+        uint32_t kept = 0;
+
+        edge.keys = (o->keys & ~(uint32_t)TABLE_FRAME_KEYS) | TABLE_SYMBOL | TABLE_OBJECT;
+        int r = table_edges(&t, p, &edge, direction, row->symbol, row->object);
+        if (r < 0)
+                return r;
+        for (uint32_t i = 0; i < t->n; i++)
+                if (same_sample_keys(&t->row[i], row))
+                        t->row[kept++] = t->row[i];
+        t->n = kept;
+        layout_sort(t, ORDER_CHILDREN);
+        *ret = t;
+        return 0;
 }

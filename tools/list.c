@@ -159,7 +159,7 @@ static void put_all(const struct line *lines, size_t n, struct buf *out)
         size_t windows = 0;
         char a[HUMAN_MAX], b[HUMAN_MAX], c[HUMAN_MAX], d[HUMAN_MAX];
 
-        buf_adds(out, "start                        length      samples      lost        size\n");
+        buf_adds(out, "start                          length      samples      lost        size\n");
         for (size_t i = 0; i < n; i++) {
                 put_line(&lines[i], out);
                 windows += lines[i].reason == NULL;

@@ -16,6 +16,7 @@ static const struct {
                 {"top", verb_top, "what uses the CPU now, full screen"},
                 {"report", verb_report, "functions by share of time; callers and callees"},
                 {"record", verb_record, "run a command and profile it"},
+                {"symbolize", verb_symbolize, "names of addresses"},
                 {"list", verb_list, "the stored windows"},
                 {"status", verb_status, "what is sampled, at what cost, what is lost"},
 };
@@ -26,7 +27,7 @@ static void print_help(void)
              "Reads profd, the profiler of this host, or pprof files.\n");
         for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
                 printf("  %-12s %s\n", verbs[i].name, verbs[i].summary);
-        puts("\nprofctl COMMAND --help tells more. First steps: profctl record -- CMD; profctl top.");
+        puts("\nprofctl COMMAND --help tells more. First steps: profctl record -- CMD");
 }
 
 int main(int argc, char **argv)

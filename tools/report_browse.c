@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "profile/symbols.h"
 #include "profile/table.h"
 #include "tools/event.h"
 #include "tools/layout.h"
@@ -104,11 +105,15 @@ static int apply_filter(struct browser *b)
         return 0;
 }
 
+static struct table_options table_options(const struct browser *b, uint32_t keys)
+{
+        return (struct table_options){
+                        .keys = keys, .type = (uint32_t)b->type, .no_inline = b->options.no_inline};
+}
+
 static int load_table(struct browser *b)
 {
-        const struct table_options o = {.keys = b->options.keys,
-                                        .type = (uint32_t)b->type,
-                                        .no_inline = b->options.no_inline};
+        const struct table_options o = table_options(b, b->options.keys);
         struct table *t;
 
         int r = table_new(&t, b->p, &o);
@@ -121,11 +126,10 @@ static int load_table(struct browser *b)
         return apply_filter(b);
 }
 
-static int open_edges(struct browser *b, const struct table_row *row, int64_t total)
+/* The callers and callees of a row; a row of edges is of the whole function, in whichever process. */
+static int open_edges(struct browser *b, const struct table_row *row, uint32_t keys, int64_t total)
 {
-        const struct table_options o = {.keys = TABLE_SYMBOL | TABLE_OBJECT,
-                                        .type = (uint32_t)b->type,
-                                        .no_inline = b->options.no_inline};
+        const struct table_options o = table_options(b, keys);
         struct page p = {.total = total};
 
         if (b->n_pages == MAX_PAGES || !row->symbol)
@@ -134,15 +138,13 @@ static int open_edges(struct browser *b, const struct table_row *row, int64_t to
         p.object = row->object ? strdup(row->object) : NULL;
         int r = p.symbol && (p.object || !row->object) ? 0 : -ENOMEM;
         if (r >= 0)
-                r = table_edges(&p.callers, b->p, &o, TABLE_CALLERS, p.symbol, p.object);
+                r = layout_edges(b->p, &o, TABLE_CALLERS, row, &p.callers);
         if (r >= 0)
-                r = table_edges(&p.callees, b->p, &o, TABLE_CALLEES, p.symbol, p.object);
+                r = layout_edges(b->p, &o, TABLE_CALLEES, row, &p.callees);
         if (r < 0) {
                 page_clear(&p);
                 return r;
         }
-        layout_sort(p.callers, ORDER_CHILDREN);
-        layout_sort(p.callees, ORDER_CHILDREN);
         p.selected = p.callers->n; /* the function itself, between the two */
         b->page[b->n_pages++] = p;
         return 0;
@@ -202,7 +204,7 @@ static enum screen_style draw_edge(struct browser *b, const struct page *p, uint
                 text_fit(out, p->symbol, -1, false);
                 if (p->object) {
                         buf_adds(out, " (");
-                        text_fit(out, base_name(p->object), -1, false);
+                        text_fit(out, object_base_name(p->object), -1, false);
                         buf_addc(out, ')');
                 }
                 return STYLE_STRONG;
@@ -239,30 +241,38 @@ static void prepare_view(struct browser *b)
 
 /* -- keys -- */
 
+/* What a function has in all, whichever process it ran in. */
+static int total_of(const struct browser *b, const struct table_row *row, int64_t *ret)
+{
+        const struct table_options o = table_options(b, TABLE_SYMBOL | TABLE_OBJECT);
+        struct table *t;
+
+        int r = table_new(&t, b->p, &o);
+        if (r < 0)
+                return r;
+        for (uint32_t i = 0; i < t->n; i++)
+                if (!strcmp(t->row[i].symbol, row->symbol) && !strcmp(t->row[i].object, row->object))
+                        *ret = t->row[i].total;
+        table_free(t);
+        return 0;
+}
+
 static int enter(struct browser *b)
 {
         struct page *p = top_page(b);
         bool caller;
 
         if (p->table) {
-                if (p->n_shown == 0)
-                        return 0;
-                const struct table_row *row = &p->table->row[p->shown[p->selected]];
-                /* The whole function, in whichever process it ran. */
-                const struct table_options o = {.keys = TABLE_SYMBOL | TABLE_OBJECT,
-                                                .type = (uint32_t)b->type,
-                                                .no_inline = b->options.no_inline};
-                _cleanup_table_ struct table *t = NULL;
-                int64_t total = row->total;
-                int r = table_new(&t, b->p, &o);
-                for (uint32_t i = 0; r >= 0 && i < t->n; i++)
-                        if (row->symbol && t->row[i].symbol && !strcmp(t->row[i].symbol, row->symbol) &&
-                            (!row->object || (t->row[i].object && !strcmp(t->row[i].object, row->object))))
-                                total = t->row[i].total;
-                return r < 0 ? r : open_edges(b, row, total);
+                const struct table_row *row = p->n_shown ? &p->table->row[p->shown[p->selected]] : NULL;
+                return row ? open_edges(b, row, b->options.keys, row->total) : 0;
         }
         const struct table_row *row = edge_row(p, p->selected, &caller);
-        return row ? open_edges(b, row, row->total) : 0;
+        if (!row || !row->symbol || !row->object)
+                return 0;
+        struct table_row whole = {.symbol = row->symbol, .object = row->object, .pid = -1, .tid = -1};
+        int64_t total = row->total;
+        int r = total_of(b, row, &total);
+        return r < 0 ? r : open_edges(b, &whole, TABLE_SYMBOL | TABLE_OBJECT, total);
 }
 
 static int resort(struct browser *b, enum row_order order)

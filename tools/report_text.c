@@ -27,13 +27,10 @@ static int put_edges(const struct profile *p, const struct table_options *o, enu
                      const struct table_row *row, struct buf *out)
 {
         _cleanup_table_ struct table *t = NULL;
-        const struct table_options edge = {
-                        .keys = TABLE_SYMBOL | TABLE_OBJECT, .type = o->type, .no_inline = o->no_inline};
 
-        int r = table_edges(&t, p, &edge, direction, row->symbol, row->object);
+        int r = layout_edges(p, o, direction, row, &t);
         if (r < 0)
                 return r;
-        layout_sort(t, ORDER_CHILDREN);
         for (uint32_t i = 0; i < MIN_OF(t->n, (uint32_t)EDGE_ROWS); i++) {
                 double share = row->total ? (double)t->row[i].total / (double)row->total : 0;
                 if (share < EDGE_MIN)
