@@ -325,6 +325,7 @@ static enum object_answer request_table(struct object_table *t, struct object_en
         if (o->table_state == OBJECT_TABLE_REQUESTED)
                 return OBJECT_WAIT;
         o->table_state = OBJECT_TABLE_REQUESTED;
+        unwind_index_expect(t->tables, o->index);
         int r = symclient_table(t->symbols, o->object.symbols, on_table, o);
         if (r < 0)
                 on_table(o, r, NULL);

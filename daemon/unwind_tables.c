@@ -1,20 +1,22 @@
 #include "daemon/unwind_tables.h"
 
-#include <bpf/bpf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "daemon/unwind_rules.h"
+#include "daemon/unwind_shards.h"
 #include "daemon/unwind_space.h"
 
 /* Rows are handed out in blocks: small enough that a small object wastes little. */
 #define BLOCK_ROWS   256u
 #define SHARD_BLOCKS (ABI_SHARD_ROWS / BLOCK_ROWS)
 #define SHARD_BYTES  (ABI_SHARD_ROWS * sizeof(uint32_t))
+
+/* Rows that a page of code has on average, with room to spare: to have shards made in time. */
+#define PAGE_ROWS 64u
 
 /* A whole disk of objects has some 7,000 rules together: one object that brings more than this is odd, and
  * must not use up the dictionary of all. */
@@ -36,7 +38,7 @@ struct chunk {
 
 struct unwind_index {
         struct unwind_index **from, *next; /* list of all: what points here, and where it goes on */
-        uint32_t touched; /* tick */
+        uint32_t touched;                  /* tick */
         uint32_t rows, n_loaded;
         uint32_t n_spans, n_chunks;
         struct span span[SYM_MAX_SEGMENTS];
@@ -47,9 +49,7 @@ struct unwind_tables {
         struct unwind_maps maps;
         struct unwind_rules *rules;
         struct unwind_space *blocks, *pages;
-        uint32_t *shard[ABI_MAX_SHARDS];
-        uint32_t n_shards, max_shards;
-        int first_shard_fd; /* kept for the grace period */
+        struct unwind_shards *shards;
         uint32_t tick;
         struct unwind_index *first; /* of all */
         struct unwind_tables_stats stats;
@@ -57,7 +57,8 @@ struct unwind_tables {
 
 static uint32_t *block_rows(const struct unwind_tables *t, uint32_t block)
 {
-        return t->shard[block / SHARD_BLOCKS] + (size_t)(block % SHARD_BLOCKS) * BLOCK_ROWS;
+        return unwind_shards_rows(t->shards, block / SHARD_BLOCKS) +
+               (size_t)(block % SHARD_BLOCKS) * BLOCK_ROWS;
 }
 
 static uint64_t page_entry(uint32_t block, uint32_t row, uint32_t n)
@@ -71,29 +72,14 @@ static void set_page(struct unwind_tables *t, uint32_t page, uint64_t entry)
         __atomic_store_n(&t->maps.pages[page], entry, __ATOMIC_RELEASE);
 }
 
-static int add_shard(struct unwind_tables *t)
+/* Shards that are ready may be used; one more is made before they are full. */
+static void use_shards(struct unwind_tables *t)
 {
-        LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_MMAPABLE);
+        uint32_t full = unwind_space_used(t->blocks) / SHARD_BLOCKS;
 
-        if (t->n_shards == t->max_shards)
-                return -ENOSPC;
-        _cleanup_close_ int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "profd_shard", sizeof(uint32_t),
-                                                SHARD_BYTES, 1, &options);
-        if (fd < 0)
-                return -errno;
-        void *rows = mmap(NULL, SHARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (rows == MAP_FAILED)
-                return -errno;
-        if (bpf_map_update_elem(t->maps.shards_fd, &t->n_shards, &fd, BPF_ANY) < 0) {
-                int e = -errno;
-                munmap(rows, SHARD_BYTES);
-                return e;
-        }
-        if (t->first_shard_fd < 0)
-                t->first_shard_fd = TAKE_FD(fd);
-        t->shard[t->n_shards++] = rows;
-        unwind_space_grow(t->blocks, t->n_shards * SHARD_BLOCKS);
-        return 0;
+        unwind_space_grow(t->blocks, unwind_shards_ready(t->shards) * SHARD_BLOCKS);
+        if (unwind_space_used(t->blocks) % SHARD_BLOCKS > SHARD_BLOCKS / 2)
+                unwind_shards_prepare(t->shards, full + 2);
 }
 
 /* Block 0 holds the pages that many entries share: row k is a page of one row of kind k. */
@@ -101,9 +87,8 @@ static int make_shared_pages(struct unwind_tables *t)
 {
         uint32_t block;
 
-        int r = add_shard(t);
-        if (r == 0)
-                r = unwind_space_take(t->blocks, 1, &block);
+        use_shards(t);
+        int r = unwind_space_take(t->blocks, 1, &block);
         if (r < 0)
                 return r;
         for (uint32_t kind = 0; kind < UNWIND_RULE_FIRST; kind++)
@@ -118,12 +103,13 @@ int unwind_tables_new(struct unwind_tables **ret, const struct unwind_maps *maps
         if (!t)
                 return -ENOMEM;
         t->maps = *maps;
-        t->first_shard_fd = -1;
         uint64_t shards = MAX_OF(max_bytes / SHARD_BYTES, 1);
-        t->max_shards = (uint32_t)MIN_OF(shards, MIN_OF(maps->n_shards, ABI_MAX_SHARDS));
-        int r = unwind_rules_new(&t->rules, maps->rules);
+        int r = unwind_shards_new(&t->shards, maps->shards_fd, (uint32_t)MIN_OF(shards, maps->n_shards));
         if (r == 0)
-                r = unwind_space_new(&t->blocks, t->max_shards * SHARD_BLOCKS, 0, SHARD_BLOCKS);
+                r = unwind_rules_new(&t->rules, maps->rules);
+        if (r == 0)
+                r = unwind_space_new(&t->blocks, unwind_shards_max(t->shards) * SHARD_BLOCKS, 0,
+                                     SHARD_BLOCKS);
         if (r == 0)
                 r = unwind_space_new(&t->pages, maps->n_pages, maps->n_pages, 0);
         if (r == 0)
@@ -141,10 +127,7 @@ struct unwind_tables *unwind_tables_free(struct unwind_tables *t)
 {
         if (!t)
                 return NULL;
-        for (uint32_t i = 0; i < t->n_shards; i++)
-                munmap(t->shard[i], SHARD_BYTES);
-        if (t->first_shard_fd >= 0)
-                close(t->first_shard_fd);
+        unwind_shards_free(t->shards);
         unwind_rules_free(t->rules);
         unwind_space_free(t->blocks);
         unwind_space_free(t->pages);
@@ -217,6 +200,15 @@ int unwind_index_new(struct unwind_tables *t, const struct sym_segment *segment,
         }
         *ret = x;
         return 0;
+}
+
+void unwind_index_expect(struct unwind_tables *t, const struct unwind_index *x)
+{
+        uint64_t rows = (uint64_t)unwind_space_used(t->blocks) * BLOCK_ROWS;
+
+        for (uint32_t i = 0; i < x->n_spans; i++)
+                rows += (uint64_t)x->span[i].n_pages * PAGE_ROWS;
+        unwind_shards_prepare(t->shards, (uint32_t)MIN_OF(rows / ABI_SHARD_ROWS + 1, ABI_MAX_SHARDS));
 }
 
 static struct span *chunk_span(struct unwind_index *x, uint32_t chunk)
@@ -299,16 +291,6 @@ bool unwind_index_place(const struct unwind_index *x, uint64_t address, struct u
         return true;
 }
 
-/* Waits until every program that may hold a row has ended: replacing an entry of an array of maps makes the
- * kernel wait for its readers (maybe_wait_bpf_programs(), since 5.0). */
-static void wait_for_programs(struct unwind_tables *t)
-{
-        uint32_t first = 0;
-
-        if (bpf_map_update_elem(t->maps.shards_fd, &first, &t->first_shard_fd, BPF_ANY) == 0)
-                unwind_space_quiet(t->blocks);
-}
-
 /* Of the other objects the one not seen for longest; NULL when all were seen since the last drain. */
 static struct unwind_index *coldest(struct unwind_tables *t, const struct unwind_index *but)
 {
@@ -325,7 +307,7 @@ static struct unwind_index *coldest(struct unwind_tables *t, const struct unwind
  * that have been there for longest. More than asked is evicted, because the wait that follows is long. */
 static bool make_room(struct unwind_tables *t, struct unwind_index *x, uint32_t n)
 {
-        uint32_t freed = 0, enough = MAX_OF(n * 2, t->max_shards * SHARD_BLOCKS / 8);
+        uint32_t freed = 0, enough = MAX_OF(n * 2, unwind_shards_max(t->shards) * SHARD_BLOCKS / 8);
         uint32_t before = unwind_space_waiting(t->blocks);
         struct unwind_index *cold;
 
@@ -342,7 +324,8 @@ static bool make_room(struct unwind_tables *t, struct unwind_index *x, uint32_t 
                 }
         if (!freed && !before)
                 return false;
-        wait_for_programs(t);
+        if (unwind_shards_grace(t->shards) == 0)
+                unwind_space_quiet(t->blocks);
         return true;
 }
 
@@ -350,13 +333,16 @@ static bool make_room(struct unwind_tables *t, struct unwind_index *x, uint32_t 
 static int take_blocks(struct unwind_tables *t, struct unwind_index *x, bool wanted, uint32_t n,
                        uint32_t *ret_first)
 {
-        uint32_t all = t->max_shards * SHARD_BLOCKS;
+        uint32_t all = unwind_shards_max(t->shards) * SHARD_BLOCKS, ready = unwind_shards_ready(t->shards);
 
         if (!wanted && unwind_space_used(t->blocks) + n > all - all / 4)
                 return -ENOSPC;
+        use_shards(t);
         int r = unwind_space_take(t->blocks, n, ret_first);
-        if (r < 0 && add_shard(t) == 0)
+        if (r < 0 && unwind_shards_wait(t->shards, ready + 1) > ready) {
+                use_shards(t);
                 r = unwind_space_take(t->blocks, n, ret_first);
+        }
         if (r < 0 && wanted && make_room(t, x, n))
                 r = unwind_space_take(t->blocks, n, ret_first);
         return r;
@@ -497,7 +483,7 @@ int unwind_index_rule(const struct unwind_tables *t, const struct unwind_index *
         uint64_t entry = entry_of(t, s, address);
         if (!entry)
                 return -EAGAIN;
-        const uint32_t *row = t->shard[ABI_PAGE_SHARD(entry)] + ABI_PAGE_FIRST(entry);
+        const uint32_t *row = unwind_shards_rows(t->shards, ABI_PAGE_SHARD(entry)) + ABI_PAGE_FIRST(entry);
         uint32_t offset = (uint32_t)address & UNWIND_PAGE_MASK, low = 0;
         for (uint32_t n = ABI_PAGE_ROWS(entry); n > 1;) {
                 uint32_t half = n / 2;
@@ -529,9 +515,9 @@ void unwind_tables_tick(struct unwind_tables *t)
 void unwind_tables_stats(const struct unwind_tables *t, struct unwind_tables_stats *ret)
 {
         *ret = t->stats;
-        ret->shards = t->n_shards;
+        ret->shards = unwind_shards_ready(t->shards);
         ret->rules = unwind_rules_n(t->rules);
         ret->pages = unwind_space_used(t->pages);
         ret->rows = (uint64_t)unwind_space_used(t->blocks) * BLOCK_ROWS;
-        ret->max_rows = (uint64_t)t->max_shards * ABI_SHARD_ROWS;
+        ret->max_rows = (uint64_t)unwind_shards_max(t->shards) * ABI_SHARD_ROWS;
 }

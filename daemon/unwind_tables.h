@@ -33,6 +33,9 @@ int unwind_index_new(struct unwind_tables *t, const struct sym_segment *segment,
 /* No published list refers to it any more. */
 struct unwind_index *unwind_index_free(struct unwind_tables *t, struct unwind_index *x);
 
+/* Its table is about to come: room is made ready meanwhile. */
+void unwind_index_expect(struct unwind_tables *t, const struct unwind_index *x);
+
 /* Where in the page index the segment is that holds an ELF address; false when none does. */
 struct unwind_place {
         uint32_t page, n_pages, first_page; /* as in abi_mapping */
