@@ -16,8 +16,8 @@
 #define MAX_IDS         65535u
 #define MAX_OBJECTS     (1u << 20) /* with the anonymous ones, which have no id */
 #define OPEN_TIMEOUT_MS 2000
-#define LOOK_NS         (1 * NSEC_PER_SEC)   /* between two looks whether a file was changed in place */
-#define RETRY_NS        (1 * NSEC_PER_SEC)  /* after a file was found nowhere */
+#define LOOK_NS         (1 * NSEC_PER_SEC) /* between two looks whether a file was changed in place */
+#define RETRY_NS        (1 * NSEC_PER_SEC) /* after a file was found nowhere */
 #define NO_ROOM_NS      (10 * NSEC_PER_SEC)
 #define IDLE_NS         (300 * NSEC_PER_SEC) /* an object outlives its last process by this */
 #define MAX_VDSO        (64u << 10)
@@ -344,6 +344,8 @@ static void on_info(void *ctx, int err, struct symobj *obj, const struct sym_inf
         struct object_entry *o = ctx;
         struct object_table *t = o->table;
 
+        if (err == -ECANCELED)
+                return; /* closed, or at the end */
         o->object.symbols = obj;
         if (err < 0) {
                 symobj_close(t->symbols, TAKE_PTR(o->object.symbols));
@@ -591,7 +593,8 @@ static bool can_go(const struct object_table *t, const struct object_entry *o, u
 {
         if (o->refs || o->mappings || t->tick - o->used_tick < GRACE_TICKS)
                 return false;
-        if (o->state == OBJECT_OPENING || o->looking || o->table_state == OBJECT_TABLE_REQUESTED)
+        if (o->state == OBJECT_OPENING || o->state == OBJECT_READING || o->looking ||
+            o->table_state == OBJECT_TABLE_REQUESTED)
                 return false;
         return o->state == OBJECT_NEW || o->state == OBJECT_CODE || o->successor ||
                now_ns - o->used_ns > IDLE_NS;
