@@ -486,6 +486,7 @@ static int start(struct manager *m)
                         .kernel = m->kernel,
                         .memory = m->config->memory / 16,
         };
+        budget_init(&m->budget, (uint32_t)m->config->frequency, m->config->cpu_ppm);
         r = tracker_start(m->tracker);
         if (r >= 0)
                 r = sampler_start(m->sampler);
