@@ -72,6 +72,27 @@ int walk_kernel(struct walk_fixture *f, struct walk_result *ret)
         return 0;
 }
 
+static __attribute__((noinline)) int recurse(struct walk_fixture *f, uint32_t frames)
+{
+        LIBBPF_OPTS(bpf_test_run_opts, opts);
+        int r;
+
+        if (frames > 6) /* those of libbpf, libc and the caller are there too */
+                r = recurse(f, frames - 1);
+        else
+                r = bpf_prog_test_run_opts(bpf_program__fd(f->skel->progs.walk_probe_frame_pointers), &opts);
+        __asm__ volatile("" : "+r"(r)); /* no tail call */
+        return r;
+}
+
+double walk_frame_pointers(struct walk_fixture *f, uint32_t frames, uint32_t repeat)
+{
+        f->probe->repeat = repeat;
+        if (recurse(f, frames) < 0)
+                return 0;
+        return (double)f->probe->ns / (repeat + 1);
+}
+
 /* The twin: reads this process's memory as the kernel does, and finds mappings and rows by going through all
  * of them. */
 struct twin {

@@ -37,6 +37,9 @@ void walk_fixture_free(struct walk_fixture *f);
 
 /* Both walk from f->probe's input. */
 int walk_kernel(struct walk_fixture *f, struct walk_result *ret);
+/* ns of the kernel's own frame-pointer walk of a stack of `frames` frames, mean of `repeat` + 1;
+ * p->fp_frames. */
+double walk_frame_pointers(struct walk_fixture *f, uint32_t frames, uint32_t repeat);
 void walk_twin(struct walk_fixture *f, struct walk_result *ret);
 
 #endif

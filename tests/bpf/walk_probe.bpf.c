@@ -63,3 +63,25 @@ SEC("raw_tp") int walk_probe_run(void *ctx)
         copy_frames();
         return 0;
 }
+
+/* The kernel's own walk of the caller's stack, for comparison. */
+SEC("raw_tp") int walk_probe_frame_pointers(void *ctx)
+{
+        uint32_t zero = 0;
+        struct walk_probe *p = bpf_map_lookup_elem(&probe, &zero);
+        struct scratch *s = get_scratch();
+        uint64_t begin;
+        long size = 0;
+
+        if (!p || !s)
+                return 0;
+        begin = bpf_ktime_get_ns();
+        for (uint32_t i = 0; i < WALK_PROBE_MAX_REPEAT; i++) {
+                if (i > p->repeat)
+                        break;
+                size = bpf_get_stack(ctx, s->user.frame, sizeof(s->user.frame), BPF_F_USER_STACK);
+        }
+        p->ns = bpf_ktime_get_ns() - begin;
+        p->fp_frames = size > 0 ? (uint64_t)size / 8 : 0;
+        return 0;
+}

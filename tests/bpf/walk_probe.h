@@ -12,7 +12,7 @@ struct walk_probe {
         uint32_t repeat; /* the walk is done this many times more, for its time */
         /* out */
         uint64_t hash, ns;
-        uint32_t n, walked, walk, defer;
+        uint32_t n, walked, walk, defer, fp_frames;
         uint64_t frame[ABI_MAX_FRAMES];
 };
 
