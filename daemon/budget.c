@@ -30,13 +30,15 @@ uint32_t budget_update(struct budget *b, uint64_t used_ns, uint64_t elapsed_ns, 
         if (!b->started)
                 b->credit_ns = (int64_t)(allowed_ns * (double)START_NS);
         b->started = true;
-        b->credit_ns = MAX_OF(b->credit_ns - (int64_t)used_ns, -most);
+        b->credit_ns -= (int64_t)used_ns;
+        bool empty = b->credit_ns < 0;
         if (b->credit_ns < most)
-                b->credit_ns = MIN_OF(b->credit_ns + (int64_t)(allowed_ns * (double)elapsed_ns), most);
+                b->credit_ns = MIN_OF(MAX_OF(b->credit_ns, 0) + (int64_t)(allowed_ns * (double)elapsed_ns),
+                                      most);
 
         if (b->used_ppm > b->limit_ppm) {
                 b->calm = 0;
-                if (b->credit_ns >= 0)
+                if (!empty)
                         return b->frequency;
                 /* Aim at 80 % of the limit: the next interval is not the last one. */
                 uint64_t fits = (uint64_t)b->frequency * b->limit_ppm * 8 / (10ull * b->used_ppm);

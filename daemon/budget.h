@@ -16,7 +16,7 @@ struct budget {
         uint32_t frequency; /* Hz in force */
         uint32_t limit_ppm; /* of all CPUs */
         uint32_t used_ppm;  /* over the last interval */
-        int64_t credit_ns;  /* in the bucket; below 0: more was used than allowed */
+        int64_t credit_ns;  /* in the bucket */
         bool started;       /* the bucket was filled */
         uint32_t calm;      /* intervals in a row in which a higher rate would have fitted */
 };
