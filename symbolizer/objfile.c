@@ -348,7 +348,8 @@ static int load_dwarf(struct objfile *o)
 
 /* -- names -- */
 
-/* A function that has no size in the symbol table, by the bounds that call frame information gives it. */
+/* A function that has no size in the symbol table, by the bounds that call frame information gives it: the
+ * label that it begins with (or one byte on: a signal trampoline's information begins before it). */
 static bool find_by_bounds(struct objfile *o, uint64_t address, struct symbol *ret)
 {
         uint64_t start, end;
@@ -358,7 +359,7 @@ static bool find_by_bounds(struct objfile *o, uint64_t address, struct symbol *r
                 return false;
         if (load_cfi(o) < 0 || !o->cfi || !cfi_function_bounds(o->cfi, address, &start, &end))
                 return false;
-        return symtab_find_label(o->symtab, start, address, ret);
+        return symtab_find_label(o->symtab, start, MIN_OF(start + 1, address), ret);
 }
 
 /* What the outermost function is called: the symbol table knows the parts that compilers split off a
@@ -412,8 +413,9 @@ int objfile_name(struct objfile *o, uint64_t address, bool no_debug, struct name
                         return n;
                 n = MAX_OF(n, 0); /* over its budget: by symbol, then */
         }
-        if (!o->symtab || !symtab_find(o->symtab, address, &symbol))
-                find_by_bounds(o, address, &symbol);
+        if ((!o->symtab || !symtab_find(o->symtab, address, &symbol)) &&
+            !find_by_bounds(o, address, &symbol))
+                symbol.name = NULL;
         r = names_begin(names);
         if (r < 0)
                 return r;
