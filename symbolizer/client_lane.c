@@ -24,6 +24,8 @@
 #define STEP_LONG_CPU_NS (200 * NSEC_PER_MSEC) /* if it is work and not a busy machine, */
 #define STEP_LATE_NS     (900 * NSEC_PER_MSEC) /* or in any case */
 #define STEP_MAX_CPU_NS  (10 * NSEC_PER_SEC)   /* the budget of one request */
+#define NAMES_BASE_NS    (10 * NSEC_PER_SEC)   /* the budget of an object's names: this once, */
+#define NAME_MAX_NS      NSEC_PER_MSEC         /* and this for each address */
 #define STEP_MAX_NS      (60 * NSEC_PER_SEC)
 #define STEP_BLOCKED_NS  (3 * NSEC_PER_SEC) /* without work: a file that does not answer */
 #define FIND_MAX_NS      NSEC_PER_SEC
@@ -298,6 +300,11 @@ static int on_names(struct symclient *c, uint32_t i, struct request *r)
                       l->in.error == -ENOMEM ? "needs too much memory" : "cannot be read");
                 return 0;
         }
+        if (r->obj->spent_ns > NAMES_BASE_NS + NAME_MAX_NS * r->obj->n_asked) {
+                r->obj->spent_ns = 0; /* without the debug information it is another matter */
+                blame(c, r, -ETIME, "takes too long");
+                return 0;
+        }
         e = names_decode(l->body.data, l->body.len, &got);
         if (e < 0 || got.n_results == 0 || got.n_results > r->n - r->n_done)
                 return -EBADMSG;
@@ -308,6 +315,7 @@ static int on_names(struct symclient *c, uint32_t i, struct request *r)
                 for (uint32_t k = 0; k < got.n_results && e == 0; k++)
                         e = names_copy(&r->names, &got, k);
         }
+        r->obj->n_asked += r->names.n_results - r->n_done;
         r->n_done = r->names.n_results;
         if (e < 0 || r->n_done == r->n) {
                 request_finish(c, r, e);
@@ -464,6 +472,8 @@ static int on_answer(struct symclient *c, uint32_t i)
         if (!r)
                 return 0; /* cancelled, or an object closed */
         r->active = false;
+        if (step == WIRE_NAMES)
+                r->obj->spent_ns += lane_cpu_ns(l) - w->start_cpu_ns;
         switch (step) {
         case WIRE_OPEN:
         case WIRE_OPEN_JIT:

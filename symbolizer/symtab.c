@@ -256,7 +256,8 @@ struct open_symbol {
         uint32_t end, name;
 };
 
-#define MAX_NESTING 8 /* deeper ones are cut off by what is inside them */
+#define MAX_WALK    4096 /* entries, to where a symbol begins that others nest in */
+#define MAX_NESTING 8    /* deeper ones are cut off by what is inside them */
 
 struct flattener {
         struct symtab *t;
@@ -423,11 +424,13 @@ static void describe(const struct symtab *t, uint32_t i, struct symbol *ret)
         uint32_t first = i, last = i, name = t->name[i] & NAME_WITHOUT_FLAG;
 
         /* A symbol that others nest in is in pieces. */
-        while (t->name[first] & NAME_CONTINUES && first > 0) {
+        while (t->name[first] & NAME_CONTINUES && first > 0 && i - first < MAX_WALK) {
                 do
                         first--;
-                while (first > 0 && (t->name[first] & NAME_WITHOUT_FLAG) != name);
+                while (first > 0 && (t->name[first] & NAME_WITHOUT_FLAG) != name && i - first < MAX_WALK);
         }
+        if ((t->name[first] & NAME_WITHOUT_FLAG) != name)
+                first = i;
         for (uint32_t j = i + 1; j < t->n && j - i <= 2 * MAX_NESTING; j++)
                 if (t->name[j] == (name | NAME_CONTINUES))
                         last = j;

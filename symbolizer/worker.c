@@ -189,6 +189,15 @@ static void keep_within_target(struct worker *w, uint32_t keep)
                 malloc_trim(0);
 }
 
+/* Of the object before: or else the pages of all would gather while there is no rest. */
+static void release_pages(struct worker *w, uint32_t id)
+{
+        struct object *o = find_object(w, id);
+
+        if (o && o->file)
+                objfile_drop_pages(o->file);
+}
+
 static void rest(struct worker *w, bool long_rest)
 {
         for (uint32_t i = 0; i < w->n_objects; i++) {
@@ -304,6 +313,8 @@ static int answer_request(struct worker *w, const struct wire_header *h, int *fd
 
         if (o)
                 o->used = w->n_requests;
+        if (w->asking != h->object)
+                release_pages(w, w->asking);
         w->asking = h->object;
         switch (h->type) {
         case WIRE_OPEN:

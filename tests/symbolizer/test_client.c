@@ -13,79 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
-#include "symbolizer/client.h"
-
-#define SOON_MS 30000
-
-struct answer { /* what a callback has said */
-        uint32_t calls;
-        int err;
-        char function[256];
-        char file[256];
-        uint32_t line, n, n_frames;
-        struct sym_info info;
-        uint32_t n_rows;
-};
-
-static void on_open(void *ctx, int err, struct symobj *obj, const struct sym_info *info)
-{
-        struct answer *a = ctx;
-
-        a->calls++;
-        a->err = err;
-        if (info)
-                a->info = *info;
-}
-
-static void on_names(void *ctx, int err, const struct sym_result *results, uint32_t n)
-{
-        struct answer *a = ctx;
-
-        a->calls++;
-        a->err = err;
-        a->n = n;
-        a->function[0] = a->file[0] = 0;
-        a->n_frames = 0;
-        if (err < 0 || n == 0 || results[0].n == 0)
-                return;
-
-        const struct sym_frame *f = &results[0].frame[results[0].n - 1];
-
-        a->n_frames = results[0].n;
-        snprintf(a->function, sizeof(a->function), "%s", f->function ? f->function : "");
-        snprintf(a->file, sizeof(a->file), "%s", f->file ? f->file : "");
-        a->line = f->line;
-}
-
-static void on_table(void *ctx, int err, const struct sym_table *table)
-{
-        struct answer *a = ctx;
-
-        a->calls++;
-        a->err = err;
-        if (table)
-                a->n_rows = table->n_rows;
-}
-
-static struct symclient *client_new(void)
-{
-        struct symclient *c;
-
-        assert_int_equal(symclient_new(&c, NULL), 0);
-        return c;
-}
-
-static struct symobj *open_path(struct symclient *c, const char *path, struct answer *a)
-{
-        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        struct sym_source source = {.path = path};
-        struct symobj *o;
-
-        assert_true(fd >= 0);
-        o = symclient_open(c, fd, &source, on_open, a);
-        assert_non_null(o);
-        return o;
-}
+#include "symbol_client.h"
 
 /* An address of this program as its file has it. */
 static uint64_t file_address(void *p)
@@ -103,16 +31,16 @@ enum { WELL_KNOWN_LINE = __LINE__ - 3 };
 
 static void test_names_and_tables(void **state)
 {
-        struct symclient *c = client_new();
+        struct symclient *c = client_new(NULL);
         struct answer opened = {}, named = {}, table = {};
-        struct symobj *o = open_path(c, "/proc/self/exe", &opened);
+        struct symobj *o = open_path(c, "/proc/self/exe", NULL, &opened);
         uint64_t address[] = {file_address(well_known_function), 1};
         struct symclient_stats stats;
 
         assert_true(well_known_function(1) > 1);
         assert_null(symobj_info(o));
-        assert_int_equal(symclient_names(c, o, address, 2, on_names, &named), 0);
-        assert_int_equal(symclient_table(c, o, on_table, &table), 0);
+        assert_int_equal(symclient_names(c, o, address, 2, answer_names, &named), 0);
+        assert_int_equal(symclient_table(c, o, answer_table, &table), 0);
         assert_int_equal(symclient_wait(c, SOON_MS), 0);
 
         assert_int_equal(opened.calls, 1);
@@ -147,12 +75,13 @@ static void test_names_and_tables(void **state)
 
 static void test_what_cannot_be_opened(void **state)
 {
-        struct symclient *c = client_new();
+        struct symclient *c = client_new(NULL);
         struct answer text = {}, device = {}, names = {};
-        struct symobj *a = open_path(c, "/etc/passwd", &text), *b = open_path(c, "/dev/null", &device);
+        struct symobj *a = open_path(c, "/etc/passwd", NULL, &text),
+                      *b = open_path(c, "/dev/null", NULL, &device);
         uint64_t address = 1;
 
-        assert_int_equal(symclient_names(c, a, &address, 1, on_names, &names), 0);
+        assert_int_equal(symclient_names(c, a, &address, 1, answer_names, &names), 0);
         assert_int_equal(symclient_wait(c, SOON_MS), 0);
         assert_int_equal(text.err, -ENOEXEC);
         assert_int_equal(device.err, -ENOEXEC);
@@ -164,14 +93,14 @@ static void test_what_cannot_be_opened(void **state)
 
 static void test_every_callback_is_called_once(void **state)
 {
-        struct symclient *c = client_new();
+        struct symclient *c = client_new(NULL);
         struct answer a[2] = {}, names[2] = {};
         struct symobj *o[2];
         uint64_t address = 1;
 
         for (int i = 0; i < 2; i++) {
-                o[i] = open_path(c, "/proc/self/exe", &a[i]);
-                assert_int_equal(symclient_names(c, o[i], &address, 1, on_names, &names[i]), 0);
+                o[i] = open_path(c, "/proc/self/exe", NULL, &a[i]);
+                assert_int_equal(symclient_names(c, o[i], &address, 1, answer_names, &names[i]), 0);
         }
         symclient_dispatch(c); /* the first is under way */
         symobj_close(c, o[0]);
@@ -200,15 +129,15 @@ static pid_t worker_of_this_process(void)
 
 static void test_a_killed_worker_is_replaced(void **state)
 {
-        struct symclient *c = client_new();
+        struct symclient *c = client_new(NULL);
         struct answer opened = {}, named = {};
-        struct symobj *o = open_path(c, "/proc/self/exe", &opened);
+        struct symobj *o = open_path(c, "/proc/self/exe", NULL, &opened);
         uint64_t address = file_address(well_known_function);
         struct symclient_stats stats;
 
         assert_int_equal(symclient_wait(c, SOON_MS), 0);
         kill(worker_of_this_process(), SIGKILL);
-        assert_int_equal(symclient_names(c, o, &address, 1, on_names, &named), 0);
+        assert_int_equal(symclient_names(c, o, &address, 1, answer_names, &named), 0);
         assert_int_equal(symclient_wait(c, SOON_MS), 0);
         assert_int_equal(named.err, 0);
         assert_string_equal(named.function, "well_known_function");
