@@ -1,7 +1,16 @@
 /* The HTTP API on the Unix socket and, when configured, on TCP with TLS.
  *
  * Runs in threads of its own (libmicrohttpd); what concerns live sampling is handed to the main thread by a
- * queue and an eventfd, and answered by api_answer(). Encoding and store queries run in the API's threads. */
+ * queue and an eventfd, and answered by api_answer(). Encoding and store queries run in the API's threads.
+ *
+ * Who sees what. Unix socket: root and the members of the group see all. Who connected is told by the kernel
+ * (SO_PEERCRED, and SO_PEERGROUPS for the supplementary groups), both fixed at connect(), so a process that ends,
+ * changes its user or passes the socket on changes nothing. Anybody else gets the samples whose numeric label "uid"
+ * is their own, with only those ledger lines that are the same on an idle host, and no totals of the host. TCP: TLS
+ * always, and a bearer token or a client certificate; who has one sees all.
+ *
+ * Limits: connections, requests at work (for all and for one client), bytes of answers held for slow readers; a
+ * request must be complete, and an answer taken, within a time. See the constants in daemon/api_internal.h. */
 #ifndef DAEMON_API_H
 #define DAEMON_API_H
 
@@ -47,21 +56,25 @@ struct api_ops {
         void (*collect)(void *ctx, struct api_request *r, const struct api_collect *what);
         /* The client went away: forget the request (api_answer() must not be called any more). */
         void (*cancel)(void *ctx, struct api_request *r);
-        /* Appends the JSON of /api/v1/status, or the Prometheus text of /metrics. */
+        /* Appends the JSON object of /api/v1/status, or the Prometheus text of /metrics; the API adds a member
+         * "api" and profd_api_* metrics. */
         void (*status)(void *ctx, struct buf *out);
         void (*metrics)(void *ctx, struct buf *out);
         /* true: healthy; false: `why` says what is wrong. */
         bool (*health)(void *ctx, char *why, uint32_t size);
 };
 
+/* 0, or -errno after one logged line that says what cannot be listened on, and why. */
 int api_new(struct api **ret, const struct api_config *config, struct store *store, const struct api_ops *ops,
             void *ctx);
+/* Collections under way are cancelled. Main thread. */
 struct api *api_free(struct api *a);
 
 int api_fd(const struct api *a); /* readable: call api_dispatch() on the main thread */
 int api_dispatch(struct api *a);
 
-/* Ends a request: with a profile (taken over), or with an error (-errno) and a text for people. Main thread. */
+/* Ends a request: with a profile (taken over; the API confines it to what the peer may see and to its limits), or
+ * with an error (-errno) and a text for people. Main thread. */
 void api_answer(struct api *a, struct api_request *r, struct profile *p, int err, const char *text);
 
 struct api_stats {
