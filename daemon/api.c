@@ -86,8 +86,8 @@ static void *work_thread(void *arg)
 
 static void main_status(struct api *a, struct api_request *r)
 {
-        _cleanup_buf_ struct buf b = { 0 }, own = { 0 };
-        struct json_out j = { .out = &own };
+        _cleanup_buf_ struct buf b = {0}, own = {0};
+        struct json_out j = {.out = &own};
         struct api_stats st;
 
         a->ops->status(a->ctx, &b);
@@ -112,8 +112,8 @@ static void main_status(struct api *a, struct api_request *r)
 /* What anybody may know: that profd runs, and what they can ask it. */
 static void main_status_restricted(struct api *a, struct api_request *r)
 {
-        _cleanup_buf_ struct buf b = { 0 };
-        struct json_out j = { .out = &b };
+        _cleanup_buf_ struct buf b = {0};
+        struct json_out j = {.out = &b};
         char why[256] = "";
 
         json_object_begin(&j, NULL);
@@ -121,7 +121,8 @@ static void main_status_restricted(struct api *a, struct api_request *r)
         json_bool(&j, "healthy", a->ops->health(a->ctx, why, sizeof(why)));
         json_bool(&j, "restricted", true);
         json_u64(&j, "uid", r->peer.uid);
-        json_string(&j, "note", "You see the samples of your own processes. Members of profd's group see all.");
+        json_string(&j, "note",
+                    "You see the samples of your own processes. Members of profd's group see all.");
         json_object_end(&j);
         buf_addc(&b, '\n');
         api_reply_buf(r, MHD_HTTP_OK, "application/json", &b);
@@ -129,13 +130,13 @@ static void main_status_restricted(struct api *a, struct api_request *r)
 
 static void metric(struct buf *out, const char *name, const char *type, const char *help, uint64_t value)
 {
-        buf_addf(out, "# HELP profd_api_%s %s\n# TYPE profd_api_%s %s\nprofd_api_%s %" PRIu64 "\n", name, help, name,
-                 type, name, value);
+        buf_addf(out, "# HELP profd_api_%s %s\n# TYPE profd_api_%s %s\nprofd_api_%s %" PRIu64 "\n", name,
+                 help, name, type, name, value);
 }
 
 static void main_metrics(struct api *a, struct api_request *r)
 {
-        _cleanup_buf_ struct buf b = { 0 };
+        _cleanup_buf_ struct buf b = {0};
         struct api_stats st;
 
         a->ops->metrics(a->ctx, &b);
@@ -159,14 +160,14 @@ static void main_health(struct api *a, struct api_request *r)
 
 static void main_collect(struct api *a, struct api_request *r)
 {
-        struct epoll_event ev = { .events = EPOLLRDHUP | EPOLLHUP, .data.ptr = r };
+        struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLHUP, .data.ptr = r};
 
         r->collect = (struct api_collect){
-                .peer = r->peer,
-                .selection = r->query.selection,
-                .duration_ns = r->query.duration_ns,
-                .follow_pid = r->query.follow,
-                .threads = r->query.threads,
+                        .peer = r->peer,
+                        .selection = r->query.selection,
+                        .duration_ns = r->query.duration_ns,
+                        .follow_pid = r->query.follow,
+                        .threads = r->query.threads,
         };
         /* A suspended connection is watched by nobody else. Without the watch it ends by itself. */
         epoll_ctl(a->epoll_fd, EPOLL_CTL_ADD, r->connection->fd, &ev);
@@ -233,7 +234,7 @@ static void tick(struct api *a)
                         c->deadline_ns = 0;
                 }
         if (!a->connections) {
-                const struct itimerspec off = { 0 };
+                const struct itimerspec off = {0};
                 timerfd_settime(a->timer_fd, 0, &off, NULL);
         }
         pthread_mutex_unlock(&a->lock);
@@ -285,9 +286,9 @@ void api_stats(const struct api *a, struct api_stats *ret)
         struct api *m = (struct api *)(uintptr_t)a;
 
         *ret = (struct api_stats){
-                .requests = atomic_load(&m->requests),
-                .refused = atomic_load(&m->refused),
-                .errors = atomic_load(&m->errors),
+                        .requests = atomic_load(&m->requests),
+                        .refused = atomic_load(&m->refused),
+                        .errors = atomic_load(&m->errors),
         };
         pthread_mutex_lock(&m->lock);
         ret->connections = a->n_connections;
@@ -298,7 +299,7 @@ void api_stats(const struct api *a, struct api_stats *ret)
 
 static int watch(struct api *a, int fd, void *tag)
 {
-        struct epoll_event ev = { .events = EPOLLIN, .data.ptr = tag };
+        struct epoll_event ev = {.events = EPOLLIN, .data.ptr = tag};
 
         return epoll_ctl(a->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
@@ -330,7 +331,8 @@ static int check_tcp(struct api *a, const struct api_config *config)
                 return -EINVAL;
         }
         if (!is_set(config->token_file) && !is_set(config->client_ca)) {
-                log_error("Listen=%s: needs TokenFile= or ClientCa=, by which clients show that they may see all",
+                log_error("Listen=%s: needs TokenFile= or ClientCa=, by which clients show that they may "
+                          "see all",
                           config->listen);
                 return -EINVAL;
         }
@@ -370,15 +372,13 @@ static int start(struct api *a, const struct api_config *config)
         pthread_sigmask(SIG_SETMASK, &all, &before);
         r = start_threads(a);
         if (r == 0)
-                r = api_start_http(a, local_fd, tcp_fd, config);
+                r = api_start_http(a, &local_fd, &tcp_fd, config);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (r == 0)
-                local_fd = tcp_fd = -1; /* libmicrohttpd's */
         return r;
 }
 
-int api_new(struct api **ret, const struct api_config *config, struct store *store, const struct api_ops *ops,
-            void *ctx)
+int api_new(struct api **ret, const struct api_config *config, struct store *store,
+            const struct api_ops *ops, void *ctx)
 {
         struct api *a = calloc(1, sizeof(*a));
 
@@ -443,7 +443,7 @@ struct api *api_free(struct api *a)
                 unlink(a->socket_path);
                 free(a->socket_path);
         }
-        int fds[] = { a->epoll_fd, a->event_fd, a->timer_fd };
+        int fds[] = {a->epoll_fd, a->event_fd, a->timer_fd};
         for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
                 if (fds[i] >= 0)
                         close(fds[i]);

@@ -45,7 +45,7 @@ void api_reply(struct api_request *r, unsigned status, struct MHD_Response *resp
 
 void api_reply_text(struct api_request *r, unsigned status, const char *fmt, ...)
 {
-        _cleanup_buf_ struct buf b = { 0 };
+        _cleanup_buf_ struct buf b = {0};
         va_list ap;
 
         va_start(ap, fmt);
@@ -81,7 +81,8 @@ void api_reply_buf(struct api_request *r, unsigned status, const char *type, str
                 api_reply(r, MHD_HTTP_SERVICE_UNAVAILABLE, response);
                 return;
         }
-        *body = (struct body){ .api = a, .data = TAKE_PTR(data), .size = size };
+        r->body_size = size;
+        *body = (struct body){.api = a, .data = TAKE_PTR(data), .size = size};
         response = MHD_create_response_from_buffer_with_free_callback_cls(size, body->data, body_free, body);
         if (!response)
                 body_free(body);

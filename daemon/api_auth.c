@@ -18,7 +18,8 @@
 static int add_token(struct api *a, const char *path, const char *token)
 {
         if (strlen(token) < MIN_TOKEN) {
-                log_error("TokenFile=%s: a token has fewer than %d characters; make one with: openssl rand -hex 32",
+                log_error("TokenFile=%s: a token has fewer than %d characters; make one with: openssl rand "
+                          "-hex 32",
                           path, MIN_TOKEN);
                 return -EINVAL;
         }
@@ -35,7 +36,7 @@ static int add_token(struct api *a, const char *path, const char *token)
 /* One token a line, so that an old and a new one can be valid together; a line of '#' is a comment. */
 int api_read_tokens(struct api *a, const char *path)
 {
-        _cleanup_buf_ struct buf b = { 0 };
+        _cleanup_buf_ struct buf b = {0};
         _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
         struct stat st;
         char *save = NULL;
@@ -63,8 +64,8 @@ int api_read_tokens(struct api *a, const char *path)
         return r;
 }
 
-/* Hashes are compared, all of them, each in constant time: how long it takes tells neither how much of a token was
- * right nor which one. */
+/* Hashes are compared, all of them, each in constant time: how long it takes tells neither how much of a
+ * token was right nor which one. */
 static bool has_token(const struct api *a, const char *header)
 {
         uint8_t hash[32];
@@ -85,9 +86,9 @@ static bool has_token(const struct api *a, const char *header)
 static bool has_certificate(const struct api *a, struct MHD_Connection *c)
 {
         static const char purpose[] = GNUTLS_KP_TLS_WWW_CLIENT;
-        gnutls_typed_vdata_st data = {
-                .type = GNUTLS_DT_KEY_PURPOSE_OID, .data = (unsigned char *)(uintptr_t)purpose, .size = 0
-        };
+        gnutls_typed_vdata_st data = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
+                                      .data = (unsigned char *)(uintptr_t)purpose,
+                                      .size = 0};
         const union MHD_ConnectionInfo *info;
         unsigned status = 0, n = 0;
 
@@ -95,11 +96,13 @@ static bool has_certificate(const struct api *a, struct MHD_Connection *c)
                 return false;
         gnutls_session_t session = info->tls_session;
         return gnutls_certificate_get_peers(session, &n) && n > 0 &&
-               gnutls_certificate_verify_peers(session, &data, 1, &status) == GNUTLS_E_SUCCESS && status == 0;
+               gnutls_certificate_verify_peers(session, &data, 1, &status) == GNUTLS_E_SUCCESS &&
+               status == 0;
 }
 
 bool api_authorized(const struct api *a, struct MHD_Connection *c)
 {
-        return has_token(a, MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION)) ||
+        return has_token(a,
+                         MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION)) ||
                has_certificate(a, c);
 }

@@ -1,4 +1,5 @@
-/* libmicrohttpd's side: connections, requests, routes. All of this runs in its polling thread and never waits. */
+/* libmicrohttpd's side: connections, requests, routes. All of this runs in its polling thread and never
+ * waits. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,16 +13,18 @@
 #define MAX_CERTIFICATE (256u << 10)
 
 static const char index_page[] =
-        "<!DOCTYPE html>\n<html><head><title>profd</title></head><body>\n<h1>profd</h1>\n<ul>\n"
-        "<li><a href=\"profile?seconds=10\">profile</a>: CPU samples of the whole host, "
-        "from now on for <code>seconds=</code></li>\n"
-        "</ul>\n<p>Stored samples: <code>/api/v1/profile?last=5min</code>, <code>/api/v1/windows</code>. "
-        "State: <code>/api/v1/status</code>, <code>/metrics</code>, <code>/healthz</code>.</p>\n</body></html>\n";
+                "<!DOCTYPE html>\n<html><head><title>profd</title></head><body>\n<h1>profd</h1>\n<ul>\n"
+                "<li><a href=\"profile?seconds=10\">profile</a>: CPU samples of the whole host, "
+                "from now on for <code>seconds=</code></li>\n"
+                "</ul>\n<p>Stored samples: <code>/api/v1/profile?last=5min</code>, "
+                "<code>/api/v1/windows</code>. "
+                "State: <code>/api/v1/status</code>, <code>/metrics</code>, "
+                "<code>/healthz</code>.</p>\n</body></html>\n";
 
 /* -- connections -- */
 
-/* With the lock: makes room by dropping who has waited longest without a whole request; the newest when all others
- * are at work. */
+/* With the lock: makes room by dropping who has waited longest without a whole request; the newest when all
+ * others are at work. */
 static void drop_one(struct api *a)
 {
         struct api_connection *oldest = NULL;
@@ -37,8 +40,9 @@ static void drop_one(struct api *a)
 
 static void connection_started(struct api *a, struct MHD_Connection *mhd, void **context)
 {
-        const struct itimerspec every_second = { .it_interval.tv_sec = 1, .it_value.tv_sec = 1 };
-        const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+        const struct itimerspec every_second = {.it_interval.tv_sec = 1, .it_value.tv_sec = 1};
+        const union MHD_ConnectionInfo *info =
+                        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
         struct api_connection *c = calloc(1, sizeof(*c));
 
         if (!c || !info) {
@@ -185,7 +189,7 @@ static void hand_on(struct api *a, struct api_request *r, bool to_main)
 static void reply_index(struct api_request *r)
 {
         struct MHD_Response *response = MHD_create_response_from_buffer(
-                sizeof(index_page) - 1, (void *)(uintptr_t)index_page, MHD_RESPMEM_PERSISTENT);
+                        sizeof(index_page) - 1, (void *)(uintptr_t)index_page, MHD_RESPMEM_PERSISTENT);
 
         if (response)
                 MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/html; charset=utf-8");
@@ -198,17 +202,18 @@ static enum api_route find_route(const char *url, char window[STORE_ID_SIZE])
                 const char *path;
                 enum api_route route;
         } routes[] = {
-                { "/healthz", ROUTE_HEALTH },          { "/metrics", ROUTE_METRICS },
-                { "/api/v1/status", ROUTE_STATUS },    { "/api/v1/profile", ROUTE_PROFILE },
-                { "/api/v1/windows", ROUTE_WINDOWS },  { "/debug/pprof/profile", ROUTE_SCRAPE },
-                { "/debug/pprof/", ROUTE_INDEX },
+                        {"/healthz", ROUTE_HEALTH},         {"/metrics", ROUTE_METRICS},
+                        {"/api/v1/status", ROUTE_STATUS},   {"/api/v1/profile", ROUTE_PROFILE},
+                        {"/api/v1/windows", ROUTE_WINDOWS}, {"/debug/pprof/profile", ROUTE_SCRAPE},
+                        {"/debug/pprof/", ROUTE_INDEX},
         };
         static const char prefix[] = "/api/v1/windows/";
 
         for (size_t i = 0; i < ARRAY_SIZE(routes); i++)
                 if (strcmp(url, routes[i].path) == 0)
                         return routes[i].route;
-        if (strncmp(url, prefix, sizeof(prefix) - 1) == 0 && strlen(url + sizeof(prefix) - 1) < STORE_ID_SIZE) {
+        if (strncmp(url, prefix, sizeof(prefix) - 1) == 0 &&
+            strlen(url + sizeof(prefix) - 1) < STORE_ID_SIZE) {
                 strcpy(window, url + sizeof(prefix) - 1);
                 return ROUTE_WINDOW;
         }
@@ -221,16 +226,18 @@ static void begin(struct api *a, struct api_request *r, const char *url)
         char why[256];
 
         if (r->connection->tcp && !api_authorized(a, r->mhd)) {
-                api_reply_text(r, MHD_HTTP_UNAUTHORIZED, "send \"Authorization: Bearer TOKEN\" with a token of "
-                                                         "TokenFile=, or a client certificate");
+                api_reply_text(r, MHD_HTTP_UNAUTHORIZED,
+                               "send \"Authorization: Bearer TOKEN\" with a token of "
+                               "TokenFile=, or a client certificate");
                 return;
         }
-        r->peer = r->connection->tcp ? (struct api_peer){ .all = true } : r->connection->peer;
+        r->peer = r->connection->tcp ? (struct api_peer){.all = true} : r->connection->peer;
         r->route = find_route(url, r->window);
         if (r->route == ROUTE_NONE) {
-                api_reply_text(r, MHD_HTTP_NOT_FOUND, "there is no such path; there are /debug/pprof/profile, "
-                                                      "/api/v1/profile, /api/v1/windows, /api/v1/status, /metrics and "
-                                                      "/healthz");
+                api_reply_text(r, MHD_HTTP_NOT_FOUND,
+                               "there is no such path; there are /debug/pprof/profile, "
+                               "/api/v1/profile, /api/v1/windows, /api/v1/status, /metrics and "
+                               "/healthz");
                 return;
         }
         if (r->route == ROUTE_SCRAPE || r->route == ROUTE_PROFILE || r->route == ROUTE_WINDOWS) {
@@ -241,7 +248,8 @@ static void begin(struct api *a, struct api_request *r, const char *url)
         }
         if (!r->peer.all && (r->route == ROUTE_METRICS || r->route == ROUTE_WINDOW)) {
                 api_reply_text(r, MHD_HTTP_FORBIDDEN,
-                               "this is about all users' processes: ask as root or as a member of profd's group; "
+                               "this is about all users' processes: ask as root or as a member of profd's "
+                               "group; "
                                "the samples of your own are at /api/v1/profile");
                 return;
         }
@@ -272,9 +280,7 @@ static enum MHD_Result send_reply(struct api *a, struct api_request *r)
         if (!r->response)
                 return MHD_NO;
         stop_waiting(a, r);
-        const union MHD_ConnectionInfo *info = MHD_get_connection_info(r->mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-        (void)info;
-        set_deadline(a, r->connection, API_SEND_NS + API_BODY_BYTES / API_SEND_RATE * NSEC_PER_SEC, true);
+        set_deadline(a, r->connection, API_SEND_NS + r->body_size / API_SEND_RATE * NSEC_PER_SEC, true);
         enum MHD_Result ok = MHD_queue_response(r->mhd, r->status, r->response);
         MHD_destroy_response(r->response);
         r->response = NULL;
@@ -289,7 +295,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
 
         if (r)
                 return *data_size ? MHD_NO : send_reply(a, r); /* resumed: the answer is there */
-        const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+        const union MHD_ConnectionInfo *info =
+                        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
         if (!info || !info->socket_context)
                 return MHD_NO;
         r = calloc(1, sizeof(*r));
@@ -310,7 +317,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
         return r->suspended ? MHD_YES : send_reply(a, r);
 }
 
-static void on_completed(void *cls, struct MHD_Connection *mhd, void **context, enum MHD_RequestTerminationCode why)
+static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
+                         enum MHD_RequestTerminationCode why)
 {
         struct api *a = cls;
         struct api_request *r = *context;
@@ -333,9 +341,11 @@ static void on_log(void *cls, const char *fmt, va_list ap)
         log_debug("HTTP: %s", text);
 }
 
-static struct MHD_Daemon *start_daemon(struct api *a, unsigned flags, int fd, const struct MHD_OptionItem *more)
+static struct MHD_Daemon *start_daemon(struct api *a, unsigned flags, int fd,
+                                       const struct MHD_OptionItem *more)
 {
-        return MHD_start_daemon(flags | MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
+        return MHD_start_daemon(flags | MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+                                                MHD_USE_ERROR_LOG,
                                 0, NULL, NULL, on_request, a, MHD_OPTION_EXTERNAL_LOGGER, on_log, a,
                                 MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_CONNECTION, on_connection, a,
                                 MHD_OPTION_NOTIFY_COMPLETED, on_completed, a, MHD_OPTION_CONNECTION_LIMIT,
@@ -356,7 +366,7 @@ static int read_pem(const char *key, const char *path, struct buf *b)
 static int start_tls(struct api *a, int fd, const struct api_config *config)
 {
         static const char priorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1";
-        _cleanup_buf_ struct buf certificate = { 0 }, key = { 0 }, ca = { 0 };
+        _cleanup_buf_ struct buf certificate = {0}, key = {0}, ca = {0};
         bool has_ca = config->client_ca && *config->client_ca;
 
         int r = read_pem("TlsCertificate", config->tls_certificate, &certificate);
@@ -367,11 +377,12 @@ static int start_tls(struct api *a, int fd, const struct api_config *config)
         if (r < 0)
                 return r;
         struct MHD_OptionItem options[] = {
-                { MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)buf_text(&certificate) },
-                { MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)buf_text(&key) },
-                { MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)priorities },
-                { has_ca ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0, (void *)(uintptr_t)buf_text(&ca) },
-                { MHD_OPTION_END, 0, NULL },
+                        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)buf_text(&certificate)},
+                        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)buf_text(&key)},
+                        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)priorities},
+                        {has_ca ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0,
+                         (void *)(uintptr_t)buf_text(&ca)},
+                        {MHD_OPTION_END, 0, NULL},
         };
         a->has_client_ca = has_ca;
         a->tcp = start_daemon(a, MHD_USE_TLS, fd, options);
@@ -383,21 +394,24 @@ static int start_tls(struct api *a, int fd, const struct api_config *config)
         return 0;
 }
 
-int api_start_http(struct api *a, int local_fd, int tcp_fd, const struct api_config *config)
+int api_start_http(struct api *a, int *local_fd, int *tcp_fd, const struct api_config *config)
 {
-        const struct MHD_OptionItem none[] = { { MHD_OPTION_END, 0, NULL } };
+        const struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
 
-        if (tcp_fd >= 0) {
-                int r = start_tls(a, tcp_fd, config);
+        if (*tcp_fd >= 0) {
+                int r = start_tls(a, *tcp_fd, config);
                 if (r < 0)
                         return r;
+                *tcp_fd = -1;
         }
-        if (local_fd >= 0) {
-                a->local = start_daemon(a, 0, local_fd, none);
+        if (*local_fd >= 0) {
+                a->local = start_daemon(a, 0, *local_fd, none);
                 if (!a->local) {
-                        log_error("Socket %s: libmicrohttpd does not start", config->socket ? config->socket : "");
+                        log_error("Socket %s: libmicrohttpd does not start",
+                                  config->socket ? config->socket : "");
                         return -EIO;
                 }
+                *local_fd = -1;
         }
         return 0;
 }

@@ -1,9 +1,9 @@
 /* What the files of the API share.
  *
- * A request lives from its headers to the end of its answer. libmicrohttpd's polling thread makes it, suspends the
- * connection and hands it on; exactly one holder at a time works on it: the main thread (status, health, live
- * collections) or a thread of the pool (queries, encoding). The last holder sets the response and resumes the
- * connection, and must not touch the request after that. */
+ * A request lives from its headers to the end of its answer. libmicrohttpd's polling thread makes it,
+ * suspends the connection and hands it on; exactly one holder at a time works on it: the main thread
+ * (status, health, live collections) or a thread of the pool (queries, encoding). The last holder sets the
+ * response and resumes the connection, and must not touch the request after that. */
 #ifndef DAEMON_API_INTERNAL_H
 #define DAEMON_API_INTERNAL_H
 
@@ -20,13 +20,13 @@
 #define API_WAITING_CLIENT     16          /* of one client: a user on the Unix socket, an address on TCP */
 #define API_COLLECTIONS        16          /* live collections, of all clients */
 #define API_COLLECTIONS_CLIENT 4
-#define API_BODY_BYTES         (64u << 20) /* of answers not yet taken */
-#define API_THREADS            2           /* for queries and encoding */
+#define API_BODY_BYTES         (64u << 20)         /* of answers not yet taken */
+#define API_THREADS            2                   /* for queries and encoding */
 #define API_REQUEST_NS         (10 * NSEC_PER_SEC) /* from connect, or the last answer, to complete headers */
 #define API_SEND_NS            (30 * NSEC_PER_SEC) /* for an answer, plus: */
 #define API_SEND_RATE          (64u << 10)         /* bytes a second that a reader must take */
 #define API_MAX_COLLECT_NS     (3600 * NSEC_PER_SEC)
-#define API_SCRAPE_SAMPLES     16000u      /* what Pyroscope takes in one profile */
+#define API_SCRAPE_SAMPLES     16000u /* what Pyroscope takes in one profile */
 #define API_SCRAPE_BYTES       (4u << 20)
 #define API_MAX_PARAMS         32
 #define API_MAX_TOKENS         16
@@ -57,7 +57,7 @@ struct api_query {
         uint32_t follow;
         bool threads;
         uint64_t since_ns, until_ns;
-        const char *labels; /* "comm,unit" or "all"; NULL: the route's default */
+        const char *labels;   /* "comm,unit" or "all"; NULL: the route's default */
         uint32_t max_samples; /* 0: no limit */
         uint64_t max_bytes;   /* uncompressed; 0: no limit */
         const char *after;
@@ -68,10 +68,10 @@ struct api_query {
 struct api_connection {
         int fd;
         bool tcp;
-        struct api_peer peer; /* Unix socket */
-        uint64_t client;      /* whom limits are counted for */
-        uint64_t deadline_ns; /* monotonic; 0: none */
-        bool complete;        /* a request is at work or being answered */
+        struct api_peer peer;               /* Unix socket */
+        uint64_t client;                    /* whom limits are counted for */
+        uint64_t deadline_ns;               /* monotonic; 0: none */
+        bool complete;                      /* a request is at work or being answered */
         struct api_connection *next, *prev; /* newest first */
 };
 
@@ -84,13 +84,14 @@ struct api_request {
         struct api_peer peer;
         struct api_query query;
         struct api_collect collect;
-        bool waiting;    /* counted in api.n_waiting */
+        bool waiting; /* counted in api.n_waiting */
         bool suspended;
-        bool collecting; /* the main thread's ops know it */
+        bool collecting;         /* the main thread's ops know it */
         struct profile *profile; /* the answer of a collection, to be encoded */
         unsigned status;
         struct MHD_Response *response;
-        struct api_request *next;                 /* in the queue it waits in */
+        uint64_t body_size;                        /* of the response */
+        struct api_request *next;                  /* in the queue it waits in */
         struct api_request *next_live, *prev_live; /* all that wait */
 };
 
@@ -139,7 +140,7 @@ void api_to_work(struct api *a, struct api_request *r);
 /* -- api_answer.c: each ends the holder's work on the request -- */
 
 void api_reply_text(struct api_request *r, unsigned status, const char *fmt, ...)
-        __attribute__((format(printf, 3, 4)));
+                __attribute__((format(printf, 3, 4)));
 /* Takes the buffer's bytes. */
 void api_reply_buf(struct api_request *r, unsigned status, const char *type, struct buf *body);
 void api_reply(struct api_request *r, unsigned status, struct MHD_Response *response);
@@ -147,7 +148,8 @@ void api_reply_error(struct api_request *r, int err, const char *text);
 
 /* -- api_http.c -- */
 
-int api_start_http(struct api *a, int local_fd, int tcp_fd, const struct api_config *config);
+/* Takes over the descriptors that it serves, and sets them to -1. */
+int api_start_http(struct api *a, int *local_fd, int *tcp_fd, const struct api_config *config);
 void api_request_free(struct api_request *r);
 
 /* -- api_socket.c -- */
@@ -174,6 +176,18 @@ void api_query_free(struct api_query *q);
 
 /* Does a request's work in a thread of the pool. */
 void api_work(struct api_request *r);
+
+/* -- api_shape.c -- */
+
+struct api_shape {
+        const struct api_peer *peer; /* its samples only; NULL: all */
+        const char *labels;          /* "a,b": only these; NULL: all */
+        uint32_t max_samples;        /* 0: no limit */
+};
+
+/* A new profile. Nothing of what is left out is in it, not in any table either; with max_samples the
+ * smallest samples are added up in one named "[remainder]", and the ledger says how many. 0 or -errno. */
+int api_shape(const struct profile *p, const struct api_shape *shape, struct profile **ret);
 
 /* -- api_windows.c -- */
 

@@ -1,4 +1,5 @@
-/* The parameters of a request. What is not known is refused, so that a misspelt filter never means "everything". */
+/* The parameters of a request. What is not known is refused, so that a misspelt filter never means
+ * "everything". */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -48,7 +49,9 @@ static int read_seconds(struct api_query *q, struct seen *seen, const char *valu
         int r = parse_duration(value, &q->duration_ns);
 
         seen->seconds = true;
-        return r < 0 ? r : q->duration_ns < MIN_COLLECT_NS || q->duration_ns > API_MAX_COLLECT_NS ? -ERANGE : 0;
+        return r < 0                                                                    ? r
+               : q->duration_ns < MIN_COLLECT_NS || q->duration_ns > API_MAX_COLLECT_NS ? -ERANGE
+                                                                                        : 0;
 }
 
 static int read_since(struct api_query *q, struct seen *seen, const char *value)
@@ -136,24 +139,27 @@ static const struct {
         read_fn read;
         const char *wants;
 } known[] = {
-        { "seconds", ON_SCRAPE | ON_PROFILE, read_seconds, "a time from 100ms to 1h" },
-        { "since", ON_PROFILE | ON_WINDOWS, read_since, "a time as 2026-12-01T02:10:00Z or in seconds since 1970" },
-        { "until", ON_PROFILE | ON_WINDOWS, read_until, "a time as 2026-12-01T02:10:00Z or in seconds since 1970" },
-        { "last", ON_PROFILE | ON_WINDOWS, read_last, "a time span as 5min" },
-        { "follow", ON_PROFILE, read_follow, "a process ID" },
-        { "threads", ON_SCRAPE | ON_PROFILE, read_threads, "1 or 0" },
-        { "labels", ON_SCRAPE | ON_PROFILE, read_labels, "names of labels, separated by commas, or all" },
-        { "max_samples", ON_SCRAPE | ON_PROFILE, read_max_samples, "a number, 0 for no limit" },
-        { "max_bytes", ON_SCRAPE | ON_PROFILE, read_max_bytes, "a size as 4M, 0 for no limit" },
-        { "after", ON_WINDOWS, read_after, "the ID of a window" },
-        { "limit", ON_WINDOWS, read_limit, "a number from 1 to 10000" },
-        { "debug", ON_SCRAPE, ignore, "" },
-        { "gc", ON_SCRAPE, ignore, "" },
+                {"seconds", ON_SCRAPE | ON_PROFILE, read_seconds, "a time from 100ms to 1h"},
+                {"since", ON_PROFILE | ON_WINDOWS, read_since,
+                 "a time as 2026-12-01T02:10:00Z or in seconds since 1970"},
+                {"until", ON_PROFILE | ON_WINDOWS, read_until,
+                 "a time as 2026-12-01T02:10:00Z or in seconds since 1970"},
+                {"last", ON_PROFILE | ON_WINDOWS, read_last, "a time span as 5min"},
+                {"follow", ON_PROFILE, read_follow, "a process ID"},
+                {"threads", ON_SCRAPE | ON_PROFILE, read_threads, "1 or 0"},
+                {"labels", ON_SCRAPE | ON_PROFILE, read_labels,
+                 "names of labels, separated by commas, or all"},
+                {"max_samples", ON_SCRAPE | ON_PROFILE, read_max_samples, "a number, 0 for no limit"},
+                {"max_bytes", ON_SCRAPE | ON_PROFILE, read_max_bytes, "a size as 4M, 0 for no limit"},
+                {"after", ON_WINDOWS, read_after, "the ID of a window"},
+                {"limit", ON_WINDOWS, read_limit, "a number from 1 to 10000"},
+                {"debug", ON_SCRAPE, ignore, ""},
+                {"gc", ON_SCRAPE, ignore, ""},
 };
 
 static int add_param(struct api_query *q, const char *name, const char *value)
 {
-        struct api_param p = { .name = strdup(name), .value = strdup(value ? value : "") };
+        struct api_param p = {.name = strdup(name), .value = strdup(value ? value : "")};
 
         if (q->n_params == API_MAX_PARAMS || !p.name || !p.value) {
                 free(p.name);
@@ -177,8 +183,8 @@ static enum MHD_Result on_param(void *cls, enum MHD_ValueKind kind, const char *
         return p->error < 0 ? MHD_NO : MHD_YES;
 }
 
-static int read_param(struct api_query *q, struct seen *seen, enum api_route route, const struct api_param *p,
-                      char *why, size_t size)
+static int read_param(struct api_query *q, struct seen *seen, enum api_route route,
+                      const struct api_param *p, char *why, size_t size)
 {
         for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
                 if (strcmp(p->name, known[i].name) != 0 || !(known[i].routes & 1u << route))
@@ -188,8 +194,9 @@ static int read_param(struct api_query *q, struct seen *seen, enum api_route rou
                 snprintf(why, size, "%s=%.100s: not %s", p->name, p->value, known[i].wants);
                 return -EINVAL;
         }
-        int r = route == ROUTE_SCRAPE || route == ROUTE_PROFILE ? selection_set(&q->selection, p->name, p->value) :
-                                                                  -ENOENT;
+        int r = route == ROUTE_SCRAPE || route == ROUTE_PROFILE
+                                ? selection_set(&q->selection, p->name, p->value)
+                                : -ENOENT;
         if (r == -ENOENT)
                 snprintf(why, size, "%.100s: there is no such parameter here", p->name);
         else if (r < 0)
@@ -198,7 +205,8 @@ static int read_param(struct api_query *q, struct seen *seen, enum api_route rou
 }
 
 /* What the parameters say together. */
-static int check_times(struct api_query *q, const struct seen *seen, enum api_route route, char *why, size_t size)
+static int check_times(struct api_query *q, const struct seen *seen, enum api_route route, char *why,
+                       size_t size)
 {
         bool stored = seen->since || seen->until || seen->last;
 
@@ -207,8 +215,9 @@ static int check_times(struct api_query *q, const struct seen *seen, enum api_ro
                 q->until_ns = seen->now_ns;
         }
         if (stored && (seen->seconds || seen->follow)) {
-                snprintf(why, size, "seconds= and follow= are for samples from now on; since=, until= and last= for "
-                                    "stored ones; not both");
+                snprintf(why, size,
+                         "seconds= and follow= are for samples from now on; since=, until= and last= for "
+                         "stored ones; not both");
                 return -EINVAL;
         }
         if (seen->last && (seen->since || seen->until)) {
@@ -220,8 +229,9 @@ static int check_times(struct api_query *q, const struct seen *seen, enum api_ro
                 return -EINVAL;
         }
         if (route == ROUTE_PROFILE && !stored && !seen->seconds && !seen->follow) {
-                snprintf(why, size, "say when: seconds=10 for samples from now on, last=5min or since= and until= for "
-                                    "stored ones");
+                snprintf(why, size,
+                         "say when: seconds=10 for samples from now on, last=5min or since= and until= for "
+                         "stored ones");
                 return -EINVAL;
         }
         q->live = route == ROUTE_SCRAPE || seen->seconds || seen->follow;
@@ -231,8 +241,8 @@ static int check_times(struct api_query *q, const struct seen *seen, enum api_ro
 int api_query_read(struct api_request *r, struct MHD_Connection *c, char *why, size_t size)
 {
         struct api_query *q = &r->query;
-        struct seen seen = { .now_ns = now_realtime_ns() };
-        struct collect_params p = { .query = q };
+        struct seen seen = {.now_ns = now_realtime_ns()};
+        struct collect_params p = {.query = q};
 
         q->selection = selection_any();
         q->until_ns = INT64_MAX;

@@ -26,12 +26,13 @@ static bool is_served(const struct sockaddr_un *address)
 {
         _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-        return fd >= 0 && (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno == EAGAIN);
+        return fd >= 0 &&
+               (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno == EAGAIN);
 }
 
 int api_listen_local(struct api *a, const char *path, int *ret_fd)
 {
-        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
         _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         struct stat st;
         int r = 0;
@@ -39,7 +40,8 @@ int api_listen_local(struct api *a, const char *path, int *ret_fd)
         if (fd < 0)
                 return -errno;
         if (strlen(path) >= sizeof(address.sun_path)) {
-                log_error("Socket %s: longer than the %zu characters that the kernel takes; choose a shorter path",
+                log_error("Socket %s: longer than the %zu characters that the kernel takes; choose a "
+                          "shorter path",
                           path, sizeof(address.sun_path) - 1);
                 return -ENAMETOOLONG;
         }
@@ -106,7 +108,7 @@ static int bind_one(const struct addrinfo *ai)
 
 int api_listen_tcp(const char *address, int *ret_fd)
 {
-        struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
+        struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
         struct addrinfo *found = NULL;
         char host[256], port[16];
         int fd = -EADDRNOTAVAIL;
@@ -149,7 +151,9 @@ int api_find_group(struct api *a, const char *name)
                 a->group = g.gr_gid;
                 a->has_group = true;
         } else {
-                log_notice("There is no group %s: on the local socket only root sees the samples of all users", name);
+                log_notice("There is no group %s: on the local socket only root sees the samples of all "
+                           "users",
+                           name);
         }
         return 0;
 }
@@ -187,8 +191,9 @@ static uint64_t client_of_address(int fd)
         }
         /* A host has all of a /64. */
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&s;
-        return s.ss_family == AF_INET6 ? hash_bytes(&in6->sin6_addr, IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr) ? 16 : 8)
-                                       : 0;
+        return s.ss_family == AF_INET6
+                               ? hash_bytes(&in6->sin6_addr, IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr) ? 16 : 8)
+                               : 0;
 }
 
 void api_identify(const struct api *a, int fd, struct api_connection *c)
@@ -198,7 +203,7 @@ void api_identify(const struct api *a, int fd, struct api_connection *c)
         struct ucred cred;
 
         c->fd = fd;
-        c->peer = (struct api_peer){ .uid = (uid_t)-1 };
+        c->peer = (struct api_peer){.uid = (uid_t)-1};
         if (getsockname(fd, (struct sockaddr *)&s, &size) < 0 || s.ss_family != AF_UNIX) {
                 c->tcp = true;
                 c->client = client_of_address(fd);

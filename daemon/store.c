@@ -309,6 +309,8 @@ static int add_window(struct profile *into, const struct profile *p, const struc
         if (selects_all(sel))
                 return profile_merge(into, p);
         int r = selection_apply(sel, p, &selected);
+        if (r == -ENOENT) /* the event was not sampled then */
+                return 0;
         return r < 0 ? r : profile_merge(into, selected);
 }
 
@@ -332,16 +334,13 @@ static int unreadable(struct store *s, const char *id, int err, const char *why)
         return r;
 }
 
-int store_add_windows(struct store *s, int dir_fd, char (*ids)[STORE_ID_SIZE], char *const *types,
-                      uint32_t n, const struct selection *sel, bool strict, struct profile **ret)
+int store_add_windows(struct store *s, int dir_fd, char (*ids)[STORE_ID_SIZE], uint32_t n,
+                      const struct selection *sel, bool strict, struct profile **ret)
 {
         _cleanup_profile_ struct profile *all = NULL;
         uint32_t added = 0;
 
         int r = profile_new(&all);
-        /* Types can only be added before samples. */
-        for (uint32_t i = 0; i < n && r >= 0 && !(sel && sel->event); i++)
-                r = types[i] ? store_types_add(types[i], all) : 0;
         for (uint32_t i = 0; i < n && r >= 0; i++) {
                 _cleanup_profile_ struct profile *p = NULL;
                 const char *why;
@@ -364,34 +363,17 @@ int store_add_windows(struct store *s, int dir_fd, char (*ids)[STORE_ID_SIZE], c
 
 struct snapshot {
         char (*ids)[STORE_ID_SIZE];
-        char **types;
         uint32_t n;
 };
-
-static void snapshot_free(struct snapshot *v)
-{
-        for (uint32_t i = 0; i < v->n; i++)
-                free(v->types[i]);
-        free(v->types);
-        free(v->ids);
-        *v = (struct snapshot){0};
-}
 
 static int take_snapshot(struct store *s, uint64_t since_ns, uint64_t until_ns, struct snapshot *ret)
 {
         ret->ids = calloc(s->n_entries + 1, sizeof(*ret->ids));
-        ret->types = calloc(s->n_entries + 1, sizeof(char *));
-        if (!ret->ids || !ret->types)
+        if (!ret->ids)
                 return -ENOMEM;
-        for (uint32_t i = 0; i < s->n_entries; i++) {
-                const struct store_entry *e = s->entry[i];
-                if (!overlaps(e, since_ns, until_ns))
-                        continue;
-                memcpy(ret->ids[ret->n], e->id, STORE_ID_SIZE);
-                ret->types[ret->n] = strdup(e->facts.types ? e->facts.types : "");
-                if (!ret->types[ret->n++])
-                        return -ENOMEM;
-        }
+        for (uint32_t i = 0; i < s->n_entries; i++)
+                if (overlaps(s->entry[i], since_ns, until_ns))
+                        memcpy(ret->ids[ret->n++], s->entry[i]->id, STORE_ID_SIZE);
         return 0;
 }
 
@@ -407,7 +389,7 @@ static void reader_remove(struct store *s, struct store_reader *me)
 static int query_once(struct store *s, uint64_t since_ns, uint64_t until_ns, const struct selection *sel,
                       struct profile **ret)
 {
-        __attribute__((cleanup(snapshot_free))) struct snapshot v = {0};
+        struct snapshot v = {0};
         _cleanup_close_ int dir_fd = -1;
         struct store_reader me;
 
@@ -422,11 +404,12 @@ static int query_once(struct store *s, uint64_t since_ns, uint64_t until_ns, con
         pthread_mutex_unlock(&s->lock);
 
         if (r == 0)
-                r = v.n == 0 ? -ENODATA : store_add_windows(s, dir_fd, v.ids, v.types, v.n, sel, false, ret);
+                r = v.n == 0 ? -ENODATA : store_add_windows(s, dir_fd, v.ids, v.n, sel, false, ret);
 
         pthread_mutex_lock(&s->lock);
         reader_remove(s, &me);
         pthread_mutex_unlock(&s->lock);
+        free(v.ids);
         return r;
 }
 

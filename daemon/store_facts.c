@@ -23,9 +23,7 @@ static const uint8_t gzip_head[10] = {0x1f, 0x8b, 8, FLAG_COMMENT, 0, 0, 0, 0, 0
 
 void store_facts_free(struct store_facts *f)
 {
-        free(f->types);
         free(f->from);
-        f->types = NULL;
         f->from = NULL;
 }
 
@@ -102,76 +100,6 @@ uint64_t store_seconds(uint64_t duration_ns)
         return MIN_OF(MAX_OF(s, 1u), MAX_SECONDS);
 }
 
-/* -- sample types, as words -- */
-
-static void add_word(struct buf *b, const char *s)
-{
-        for (; *s; s++)
-                if (isalnum((unsigned char)*s) || strchr("_.:-", *s))
-                        buf_addc(b, *s);
-                else
-                        buf_addf(b, "%%%02x", (unsigned char)*s);
-}
-
-static int unescape(char *s)
-{
-        char *to = s;
-
-        for (; *s; s++) {
-                if (*s == '%') {
-                        char hex[3] = {s[1], s[1] ? s[2] : 0, 0};
-                        if (!isxdigit((unsigned char)hex[0]) || !isxdigit((unsigned char)hex[1]))
-                                return -EBADMSG;
-                        *to++ = (char)strtoul(hex, NULL, 16);
-                        s += 2;
-                } else {
-                        *to++ = *s;
-                }
-        }
-        *to = 0;
-        return 0;
-}
-
-int store_types_add(const char *types, struct profile *p)
-{
-        _cleanup_free_ char *copy = strdup(types);
-        char *save = NULL;
-
-        if (!copy)
-                return -ENOMEM;
-        for (char *t = strtok_r(copy, ",", &save); t; t = strtok_r(NULL, ",", &save)) {
-                char *unit = strchr(t, '/');
-                if (!unit)
-                        return -EBADMSG;
-                *unit++ = 0;
-                if (unescape(t) < 0 || unescape(unit) < 0)
-                        return -EBADMSG;
-                int64_t r = profile_type(p, t, unit);
-                if (r < 0)
-                        return (int)r;
-        }
-        return 0;
-}
-
-static int format_types(const struct profile *p, char **ret)
-{
-        _cleanup_buf_ struct buf b = {0};
-
-        for (uint32_t i = 0; i < p->n_types; i++) {
-                if (i > 0)
-                        buf_addc(&b, ',');
-                add_word(&b, profile_str(p, p->type[i].type));
-                buf_addc(&b, '/');
-                add_word(&b, profile_str(p, p->type[i].unit));
-        }
-        if (p->n_types == 0)
-                buf_adds(&b, "");
-        if (buf_error(&b))
-                return buf_error(&b);
-        *ret = b.len ? buf_take(&b) : strdup("");
-        return *ret ? 0 : -ENOMEM;
-}
-
 bool store_from_has(const char *from, const char *id)
 {
         size_t n = strlen(id);
@@ -227,9 +155,6 @@ int store_facts_from_profile(const struct profile *p, struct store_facts *ret)
                 snprintf(f.boot_id, sizeof(f.boot_id), "%s", boot_id);
         if (boot_time)
                 parse_u64(boot_time, 0, INT64_MAX, &f.boot_end_ns);
-        int r = format_types(p, &f.types);
-        if (r < 0)
-                return r;
         *ret = f;
         return 0;
 }
@@ -284,8 +209,6 @@ int store_facts_encode(const struct profile *p, struct store_facts *facts, struc
         if (facts->boot_id[0])
                 buf_addf(out, " boot=%s", facts->boot_id);
         buf_addf(out, " boot_end=%llu", (unsigned long long)facts->boot_end_ns);
-        if (facts->types && facts->types[0])
-                buf_addf(out, " types=%s", facts->types);
         if (facts->from)
                 buf_addf(out, " from=%s", facts->from);
         buf_addc(out, 0);
@@ -330,7 +253,6 @@ static int parse_fact(const char *key, char *value, struct store_facts *f)
                         {"lost", offsetof(struct store_facts, lost)},
                         {"boot_end", offsetof(struct store_facts, boot_end_ns)},
         };
-        char **text = NULL;
 
         for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
                 if (strcmp(key, numbers[i].key) == 0)
@@ -344,15 +266,11 @@ static int parse_fact(const char *key, char *value, struct store_facts *f)
                 strcpy(f->boot_id, value);
                 return 0;
         }
-        if (strcmp(key, "types") == 0)
-                text = &f->types;
-        else if (strcmp(key, "from") == 0)
-                text = &f->from;
-        else
+        if (strcmp(key, "from") != 0)
                 return 0; /* a later version's */
-        free(*text);
-        *text = strdup(value);
-        return *text ? 0 : -ENOMEM;
+        free(f->from);
+        f->from = strdup(value);
+        return f->from ? 0 : -ENOMEM;
 }
 
 static int parse_comment(char *comment, struct store_facts *ret)
@@ -374,7 +292,7 @@ static int parse_comment(char *comment, struct store_facts *ret)
         if (f.size == 0 || f.start_ns == 0 || f.first_seq == 0)
                 return -EBADMSG;
         *ret = f;
-        f.types = f.from = NULL;
+        f.from = NULL;
         return 0;
 }
 

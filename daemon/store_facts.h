@@ -7,7 +7,6 @@
  *   samples lost     see daemon/store.h
  *   seq        "<first>-<last>": numbers of the windows in it; each window stored gets the next one
  *   boot boot_end    boot ID, and CLOCK_BOOTTIME in ns at the window's end
- *   types      sample types "<type>/<unit>,...", percent-encoded
  *   from       IDs of the windows that were merged into it and that it replaces, separated by commas
  * A file without the comment (another tool's, or recompressed) is valid; its facts are read from its
  * profile. */
@@ -34,8 +33,7 @@ struct store_facts {
         uint64_t first_seq, last_seq;
         char boot_id[STORE_BOOT_ID_SIZE];
         uint64_t boot_end_ns;
-        char *types; /* owned; NULL: none */
-        char *from;  /* owned; NULL: not merged */
+        char *from; /* owned; NULL: not merged */
 };
 
 void store_facts_free(struct store_facts *f);
@@ -51,8 +49,8 @@ int store_id_from_name(const char *name, char ret[STORE_ID_SIZE]);
 /* The window's length as its name gives it: rounded, at least 1. */
 uint64_t store_seconds(uint64_t duration_ns);
 
-/* start, duration, samples, lost, boot and types from a profile; the rest stays 0. 0 or -ENOMEM, -EBADMSG
- * when its times are not those of a window. */
+/* start, duration, samples, lost and boot from a profile; the rest stays 0. 0, or -EBADMSG when its times
+ * are not those of a window. */
 int store_facts_from_profile(const struct profile *p, struct store_facts *ret);
 
 /* The whole file of a window: the profile, gzip'ed (level 6), with the comment. Sets facts->size. */
@@ -61,9 +59,6 @@ int store_facts_encode(const struct profile *p, struct store_facts *facts, struc
 /* Reads the comment at the head of a file. -ENODATA: it has none. -EBADMSG: it is damaged, or no gzip file.
  */
 int store_facts_read(int fd, struct store_facts *ret);
-
-/* Adds the sample types that `types` names; 0, -ENOMEM or -EBADMSG. */
-int store_types_add(const char *types, struct profile *p);
 
 /* Whether `from` names the ID. */
 bool store_from_has(const char *from, const char *id);

@@ -124,7 +124,7 @@ extern const char gaps_stopped[];
 
 /* Adds windows to a profile that is new. Takes and releases `lock` by itself to mark damaged files.
  * -ENODATA: none could be read. With `strict`, any window that cannot be read is a failure. */
-int store_add_windows(struct store *s, int dir_fd, char (*ids)[STORE_ID_SIZE], char *const *types,
-                      uint32_t n, const struct selection *sel, bool strict, struct profile **ret);
+int store_add_windows(struct store *s, int dir_fd, char (*ids)[STORE_ID_SIZE], uint32_t n,
+                      const struct selection *sel, bool strict, struct profile **ret);
 
 #endif

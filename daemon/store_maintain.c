@@ -143,16 +143,12 @@ static int remove_replaced(struct store *s)
 
 struct group {
         char (*ids)[STORE_ID_SIZE];
-        char **types;
         uint32_t n;
         struct store_facts facts; /* of the window to be */
 };
 
 static void group_free(struct group *g)
 {
-        for (uint32_t i = 0; i < g->n; i++)
-                free(g->types[i]);
-        free(g->types);
         free(g->ids);
         store_facts_free(&g->facts);
 }
@@ -181,9 +177,9 @@ static int fill_group(struct store_entry *const *v, uint32_t n, struct group *g)
         struct store_facts *f = &g->facts;
 
         g->ids = calloc(n, sizeof(*g->ids));
-        g->types = calloc(n, sizeof(char *));
-        if (!g->ids || !g->types)
+        if (!g->ids)
                 return -ENOMEM;
+        g->n = n;
         f->start_ns = v[0]->facts.start_ns;
         f->first_seq = v[0]->facts.first_seq;
         f->last_seq = v[n - 1]->facts.last_seq;
@@ -192,9 +188,6 @@ static int fill_group(struct store_entry *const *v, uint32_t n, struct group *g)
         for (uint32_t i = 0; i < n; i++) {
                 const struct store_facts *w = &v[i]->facts;
                 memcpy(g->ids[i], v[i]->id, STORE_ID_SIZE);
-                g->types[i] = strdup(w->types ? w->types : "");
-                if (!g->types[g->n++])
-                        return -ENOMEM;
                 f->duration_ns = MAX_OF(f->duration_ns,
                                         entry_end(v[i]) - MIN_OF(f->start_ns, entry_end(v[i])));
                 f->samples += w->samples;
@@ -260,7 +253,7 @@ static int encode_group(struct store *s, int dir_fd, struct group *g, struct buf
         _cleanup_profile_ struct profile *p = NULL;
         _cleanup_facts_ struct store_facts merged = {0};
 
-        int r = store_add_windows(s, dir_fd, g->ids, g->types, g->n, NULL, true, &p);
+        int r = store_add_windows(s, dir_fd, g->ids, g->n, NULL, true, &p);
         if (r < 0)
                 return r;
         p->time_ns = (int64_t)g->facts.start_ns;
@@ -270,7 +263,6 @@ static int encode_group(struct store *s, int dir_fd, struct group *g, struct buf
                 r = check_sums(g, &merged);
         if (r < 0)
                 return r;
-        g->facts.types = TAKE_PTR(merged.types);
         return store_facts_encode(p, &g->facts, out);
 }
 
@@ -335,6 +327,10 @@ static int merge_one(struct store *s, uint64_t now_ns)
         r = publish_group(s, &g, temp);
         if (r < 0)
                 unlinkat(s->dir_fd, temp, 0);
+        if (r == -EEXIST) { /* a damaged file has the name, and is left alone */
+                set_apart(s, &g);
+                return 1;
+        }
         return r < 0 ? r : 1;
 }
 
