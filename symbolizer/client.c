@@ -88,8 +88,9 @@ static void request_free(struct symclient *c, struct request *r)
 
         c->stats.outstanding--;
         names_free(&r->names);
-        buf_free(&r->table);
+        buf_free(&r->answer);
         free(r->address);
+        free(r->name);
         free(r);
         symobj_unref(c, o);
 }
@@ -115,7 +116,7 @@ static struct request *request_new(struct symclient *c, struct symobj *o, enum r
 
 static void call_table(struct request *r)
 {
-        const struct wire_table *head = (const struct wire_table *)r->table.data;
+        const struct wire_table *head = (const struct wire_table *)r->answer.data;
         const uint32_t *p = (const uint32_t *)(head + 1);
         struct sym_table t = {.first_page = head->first_page,
                               .n_pages = head->n_pages,
@@ -126,6 +127,25 @@ static void call_table(struct request *r)
                               .rule = (const struct unwind_rule *)(p + head->n_pages + 1 + head->n_rows)};
 
         r->fn.table(r->ctx, 0, &t);
+}
+
+static void call_functions(struct request *r)
+{
+        const uint64_t n = *(const uint64_t *)r->answer.data;
+        const struct wire_function *f = (const struct wire_function *)(r->answer.data + sizeof(n));
+        const char *bytes = (const char *)(f + n);
+        struct sym_function functions[SYM_MAX_FUNCTIONS];
+
+        for (uint64_t i = 0; i < n; i++)
+                functions[i] = (struct sym_function){
+                                .name = bytes + f[i].name,
+                                .linkage = bytes + f[i].linkage,
+                                .start = f[i].start,
+                                .size = f[i].size,
+                                .code = (const uint8_t *)bytes + f[i].code,
+                                .code_size = f[i].code_size,
+                };
+        r->fn.functions(r->ctx, 0, functions, (uint32_t)n);
 }
 
 static void call_names(struct request *r)
@@ -162,6 +182,12 @@ static void call_back(struct symclient *c, struct request *r)
                         r->fn.names(r->ctx, r->error, NULL, 0);
                 else
                         call_names(r);
+                break;
+        case REQUEST_FUNCTIONS:
+                if (r->error < 0)
+                        r->fn.functions(r->ctx, r->error, NULL, 0);
+                else
+                        call_functions(r);
                 break;
         }
         request_free(c, r);
@@ -321,6 +347,25 @@ int symclient_names(struct symclient *c, struct symobj *o, const uint64_t *addre
         r->fn.names = fn;
         r->address = TAKE_PTR(copy);
         r->n = n;
+        return 0;
+}
+
+int symclient_functions(struct symclient *c, struct symobj *o, const char *name, uint64_t address,
+                        sym_functions_fn fn, void *ctx)
+{
+        _cleanup_free_ char *copy = name ? strdup(name) : NULL;
+        _cleanup_free_ uint64_t *at = malloc(sizeof(*at));
+        struct request *r;
+
+        if (name && (!*name || strlen(name) >= sizeof(((struct wire_functions *)0)->name)))
+                return -EINVAL;
+        r = at && (copy || !name) ? request_new(c, o, REQUEST_FUNCTIONS, ctx) : NULL;
+        if (!r)
+                return -ENOMEM;
+        *at = address;
+        r->fn.functions = fn;
+        r->name = TAKE_PTR(copy);
+        r->address = TAKE_PTR(at);
         return 0;
 }
 

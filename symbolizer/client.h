@@ -118,6 +118,27 @@ typedef void (*sym_names_fn)(void *ctx, int err, const struct sym_result *result
 int symclient_names(struct symclient *c, struct symobj *obj, const uint64_t *addresses, uint32_t n,
                     sym_names_fn fn, void *ctx);
 
+/* -- functions, with their code -- */
+
+#define SYM_MAX_FUNCTIONS 64      /* of one answer */
+#define SYM_MAX_CODE      1048576 /* bytes of one function's code; the rest is left out */
+
+struct sym_function {
+        const char *name;    /* as a person writes it */
+        const char *linkage; /* as the linker knows it */
+        uint64_t start, size;
+        const uint8_t *code; /* the bytes of the file; code_size may be less than size, or 0 */
+        uint32_t code_size;
+};
+
+typedef void (*sym_functions_fn)(void *ctx, int err, const struct sym_function *functions, uint32_t n);
+
+/* By name: all functions that are called so, by the linker or by people, with or without parameters, and the
+ * parts that compilers have split off them ("f.cold"). With name NULL: the one that covers the address. What
+ * each instruction belongs to (inlined functions, lines) symclient_names() tells. */
+int symclient_functions(struct symclient *c, struct symobj *obj, const char *name, uint64_t address,
+                        sym_functions_fn fn, void *ctx);
+
 /* -- state -- */
 
 /* Protections of a worker that are in force. */

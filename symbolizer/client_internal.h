@@ -15,7 +15,7 @@
  * else waits for them. */
 enum { LANE_MAIN, LANE_SLOW, N_LANES };
 
-enum request_kind { REQUEST_OPEN, REQUEST_TABLE, REQUEST_NAMES };
+enum request_kind { REQUEST_OPEN, REQUEST_TABLE, REQUEST_NAMES, REQUEST_FUNCTIONS };
 
 struct request {
         struct request *prev, *next; /* in a list */
@@ -25,6 +25,7 @@ struct request {
                 sym_open_fn open;
                 sym_table_fn table;
                 sym_names_fn names;
+                sym_functions_fn functions;
         } fn;
         void *ctx;
         bool active;     /* a lane is at it */
@@ -34,7 +35,8 @@ struct request {
         uint64_t *address; /* of names */
         uint32_t n, n_done;
         struct names names; /* of the first n_done */
-        struct buf table;
+        char *name;        /* of functions; NULL: by address[0] */
+        struct buf answer; /* with a table or functions, checked */
 };
 
 struct request_list {
@@ -119,6 +121,7 @@ void lanes_ready(struct symclient *c, uint32_t lane);
 void lanes_found_file(struct symclient *c);
 /* Whether an answer with a table may be handed over. */
 bool table_is_sound(const struct buf *b);
+bool functions_are_sound(const struct buf *b);
 /* Deadlines. */
 void lanes_tick(struct symclient *c);
 bool lanes_busy(const struct symclient *c);

@@ -104,6 +104,15 @@ static int send_names(struct symclient *c, uint32_t i, const struct request *r)
         return send_step(c, i, WIRE_NAMES, r->obj->id, b.data, b.len, -1);
 }
 
+static int send_functions(struct symclient *c, uint32_t i, const struct request *r)
+{
+        struct wire_functions f = {.address = r->address[0]};
+
+        if (r->name)
+                strcpy(f.name, r->name); /* its length was checked when it was asked */
+        return send_step(c, i, WIRE_FUNCTIONS, r->obj->id, &f, sizeof(f), -1);
+}
+
 static int send_request(struct symclient *c, uint32_t i, struct request *r)
 {
         struct symobj *o = r->obj;
@@ -115,6 +124,8 @@ static int send_request(struct symclient *c, uint32_t i, struct request *r)
                 return send_step(c, i, WIRE_TABLE, o->id, NULL, 0, -1);
         case REQUEST_NAMES:
                 return send_names(c, i, r);
+        case REQUEST_FUNCTIONS:
+                return send_functions(c, i, r);
         default:
                 return -EINVAL;
         }
@@ -230,50 +241,7 @@ static void on_opened(struct symclient *c, uint32_t i, struct request *r)
                 request_finish(c, r, o->error);
 }
 
-static bool rules_are_sound(const struct unwind_rule *rule, uint32_t n)
-{
-        for (uint32_t i = 0; i < n; i++) {
-                uint32_t kind = UNWIND_RULE_KIND(&rule[i]);
-
-                if (kind < UNWIND_SP || kind > UNWIND_REG || UNWIND_RULE_FP(&rule[i]) > UNWIND_FP_UNDEFINED)
-                        return false;
-        }
-        return true;
-}
-
-/* Every page begins with a row at its start; offsets ascend; rules exist. */
-static bool rows_are_sound(const struct wire_table *t, const uint32_t *page, const uint32_t *row)
-{
-        if (page[0] != 0 || page[t->n_pages] != t->n_rows)
-                return false;
-        for (uint32_t p = 0; p < t->n_pages; p++) {
-                if (page[p + 1] <= page[p] || page[p + 1] > t->n_rows ||
-                    UNWIND_ROW_OFFSET(row[page[p]]) != 0)
-                        return false;
-                for (uint32_t i = page[p]; i < page[p + 1]; i++) {
-                        if (UNWIND_ROW_OFFSET(row[i]) > UNWIND_PAGE_MASK ||
-                            UNWIND_ROW_RULE(row[i]) >= UNWIND_RULE_FIRST + t->n_rules ||
-                            (i > page[p] && UNWIND_ROW_OFFSET(row[i]) <= UNWIND_ROW_OFFSET(row[i - 1])))
-                                return false;
-                }
-        }
-        return true;
-}
-
-bool table_is_sound(const struct buf *b)
-{
-        const struct wire_table *t = (const struct wire_table *)b->data;
-        const uint32_t *page = (const uint32_t *)(t + 1);
-
-        if (b->len < sizeof(*t) || t->n_pages == 0 || t->first_page > UINT32_MAX - t->n_pages ||
-            b->len - sizeof(*t) != ((uint64_t)t->n_pages + 1 + t->n_rows) * sizeof(uint32_t) +
-                                                   (uint64_t)t->n_rules * sizeof(struct unwind_rule))
-                return false;
-        return rows_are_sound(t, page, page + t->n_pages + 1) &&
-               rules_are_sound((const struct unwind_rule *)(page + t->n_pages + 1 + t->n_rows), t->n_rules);
-}
-
-static int on_table(struct symclient *c, uint32_t i, struct request *r)
+static int on_whole(struct symclient *c, uint32_t i, struct request *r)
 {
         struct lane *l = &c->lane[i];
 
@@ -281,9 +249,9 @@ static int on_table(struct symclient *c, uint32_t i, struct request *r)
                 request_finish(c, r, l->in.error);
                 return 0;
         }
-        if (!table_is_sound(&l->body))
+        if (!(r->kind == REQUEST_TABLE ? table_is_sound(&l->body) : functions_are_sound(&l->body)))
                 return -EBADMSG;
-        r->table = l->body;
+        r->answer = l->body;
         l->body = (struct buf){};
         request_finish(c, r, 0);
         return 0;
@@ -480,8 +448,9 @@ static int on_answer(struct symclient *c, uint32_t i)
                 on_opened(c, i, r);
                 return 0;
         case WIRE_TABLE:
+        case WIRE_FUNCTIONS:
                 w->request = r; /* to blame if the answer is none */
-                step = (uint32_t)on_table(c, i, r);
+                step = (uint32_t)on_whole(c, i, r);
                 break;
         default:
                 w->request = r;

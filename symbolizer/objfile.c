@@ -395,6 +395,23 @@ static int add_chain(struct names *names, const struct dwarf_frame *f, uint32_t 
         return r;
 }
 
+struct elf_image *objfile_image(struct objfile *o)
+{
+        return o->image;
+}
+
+struct symtab *objfile_symtab(struct objfile *o)
+{
+        search(o);
+        return load_symtab(o) < 0 ? NULL : o->symtab;
+}
+
+bool objfile_symbol_at(struct objfile *o, uint64_t address, struct symbol *ret)
+{
+        return objfile_symtab(o) &&
+               (symtab_find(o->symtab, address, ret) || find_by_bounds(o, address, ret));
+}
+
 int objfile_name(struct objfile *o, uint64_t address, bool no_debug, struct names *names)
 {
         struct dwarf_frame frame[MAX_CHAIN];
@@ -413,8 +430,7 @@ int objfile_name(struct objfile *o, uint64_t address, bool no_debug, struct name
                         return n;
                 n = MAX_OF(n, 0); /* over its budget: by symbol, then */
         }
-        if ((!o->symtab || !symtab_find(o->symtab, address, &symbol)) &&
-            !find_by_bounds(o, address, &symbol))
+        if (!objfile_symbol_at(o, address, &symbol))
                 symbol.name = NULL;
         r = names_begin(names);
         if (r < 0)

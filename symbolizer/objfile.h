@@ -27,6 +27,18 @@ int objfile_table(struct objfile *o, struct cfi_table **ret);
  * budgets; damage in one source leaves the others. */
 int objfile_name(struct objfile *o, uint64_t address, bool no_debug, struct names *names);
 
+/* Appends the answer to WIRE_FUNCTIONS. */
+int objfile_functions(struct objfile *o, const char *name, uint64_t address, struct buf *out);
+
+/* -- for the above -- */
+
+struct elf_image *objfile_image(struct objfile *o);
+/* Loads it on need; NULL: there is none. */
+struct symtab *objfile_symtab(struct objfile *o);
+/* By symbol, or by the bounds that call frame information gives. */
+struct symbol;
+bool objfile_symbol_at(struct objfile *o, uint64_t address, struct symbol *ret);
+
 /* Gives back what can be read again. */
 void objfile_drop(struct objfile *o);
 void objfile_drop_pages(struct objfile *o);

@@ -23,6 +23,7 @@ enum wire_type {
         WIRE_CLOSE = 4,    /* → nothing */
         WIRE_TABLE = 5,    /* → struct wire_table and its arrays */
         WIRE_NAMES = 6, /* struct wire_names and addresses → names_encode()d results of the first ones */
+        WIRE_FUNCTIONS = 8, /* struct wire_functions → struct wire_function[], text and code */
         WIRE_WANT = 7,  /* worker: struct wire_want → nothing, with a descriptor unless error */
 };
 
@@ -63,6 +64,17 @@ struct wire_table {
 struct wire_names {
         uint32_t flags, n;
         /* uint64_t address[n] */
+};
+
+struct wire_functions {
+        uint64_t address;
+        char name[1024]; /* with NUL; "": by address */
+};
+
+struct wire_function { /* as many as the answer's first uint64_t says, behind it; then bytes */
+        uint64_t start, size;
+        uint32_t name, linkage; /* offsets into the bytes, of text with its NUL */
+        uint32_t code, code_size;
 };
 
 enum wire_want_kind {

@@ -307,6 +307,18 @@ static int do_names(struct worker *w, struct object *o, const struct buf *in, st
         return names_encode(&names, out);
 }
 
+static int do_functions(struct object *o, const struct buf *in, struct buf *out)
+{
+        struct wire_functions head;
+
+        if (in->len != sizeof(head))
+                return -EBADMSG;
+        memcpy(&head, in->data, sizeof(head));
+        if (!memchr(head.name, 0, sizeof(head.name)))
+                return -EBADMSG;
+        return objfile_functions(o->file, head.name, head.address, out);
+}
+
 static int answer_request(struct worker *w, const struct wire_header *h, int *fd, struct buf *out)
 {
         struct object *o = find_object(w, h->object);
@@ -328,6 +340,8 @@ static int answer_request(struct worker *w, const struct wire_header *h, int *fd
                 return o && o->file ? do_table(w, o, out) : -ENOENT;
         case WIRE_NAMES:
                 return o ? do_names(w, o, &w->request, out) : -ENOENT;
+        case WIRE_FUNCTIONS:
+                return o && o->file ? do_functions(o, &w->request, out) : -ENOENT;
         default:
                 return -EOPNOTSUPP;
         }

@@ -114,6 +114,55 @@ static void test_every_callback_is_called_once(void **state)
         assert_int_equal(a[0].calls, 1);
 }
 
+struct code {
+        int err;
+        uint32_t n;
+        char name[64];
+        uint64_t start;
+        uint8_t byte[16];
+        uint32_t code_size;
+};
+
+static void on_functions(void *ctx, int err, const struct sym_function *f, uint32_t n)
+{
+        struct code *k = ctx;
+
+        *k = (struct code){.err = err, .n = n};
+        if (n == 0)
+                return;
+        snprintf(k->name, sizeof(k->name), "%s", f[0].name);
+        k->start = f[0].start;
+        k->code_size = f[0].code_size;
+        memcpy(k->byte, f[0].code, MIN_OF(sizeof(k->byte), f[0].code_size));
+}
+
+/* The code of a function is what is in this process's memory at it. */
+static void test_functions(void **state)
+{
+        struct symclient *c = client_new(NULL);
+        struct answer opened = {};
+        struct symobj *o = open_path(c, "/proc/self/exe", NULL, &opened);
+        uint64_t address = file_address(well_known_function);
+        struct code by_name, by_address, none;
+
+        assert_int_equal(symclient_functions(c, o, "well_known_function", 0, on_functions, &by_name), 0);
+        assert_int_equal(symclient_functions(c, o, NULL, address + 1, on_functions, &by_address), 0);
+        assert_int_equal(symclient_functions(c, o, "no_such_function", 0, on_functions, &none), 0);
+        assert_int_equal(symclient_wait(c, SOON_MS), 0);
+        assert_int_equal(by_name.err, 0);
+        assert_int_equal(by_name.n, 1);
+        assert_string_equal(by_name.name, "well_known_function");
+        assert_int_equal(by_name.start, address);
+        assert_true(by_name.code_size >= 4);
+        assert_memory_equal(by_name.byte, (void *)well_known_function, MIN_OF(16u, by_name.code_size));
+        assert_int_equal(by_address.n, 1);
+        assert_int_equal(by_address.start, address);
+        assert_int_equal(none.err, 0);
+        assert_int_equal(none.n, 0);
+        symobj_close(c, o);
+        symclient_free(c);
+}
+
 static pid_t worker_of_this_process(void)
 {
         char path[64], line[64] = "";
@@ -154,6 +203,7 @@ int main(void)
                         cmocka_unit_test(test_names_and_tables),
                         cmocka_unit_test(test_what_cannot_be_opened),
                         cmocka_unit_test(test_every_callback_is_called_once),
+                        cmocka_unit_test(test_functions),
                         cmocka_unit_test(test_a_killed_worker_is_replaced),
         };
 
