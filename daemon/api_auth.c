@@ -66,21 +66,42 @@ int api_read_tokens(struct api *a, const char *path)
 
 /* Hashes are compared, all of them, each in constant time: how long it takes tells neither how much of a
  * token was right nor which one. */
-static bool has_token(const struct api *a, const char *header)
+static bool is_token(const struct api *a, const void *text, size_t n)
 {
         uint8_t hash[32];
         bool found = false;
 
-        if (!header || strncasecmp(header, "Bearer ", 7) != 0)
-                return false;
-        header += 7;
-        while (*header == ' ')
-                header++;
-        if (gnutls_hash_fast(GNUTLS_DIG_SHA256, header, strlen(header), hash) < 0)
+        if (gnutls_hash_fast(GNUTLS_DIG_SHA256, text, n, hash) < 0)
                 return false;
         for (uint32_t i = 0; i < a->n_tokens; i++)
                 found |= gnutls_memcmp(hash, a->token[i].sha256, sizeof(hash)) == 0;
         return found;
+}
+
+/* `go tool pprof` can send a user and a password of the URL, and no header: the password is the token. */
+static bool is_basic(const struct api *a, const char *encoded)
+{
+        const gnutls_datum_t text = {(unsigned char *)(uintptr_t)encoded, (unsigned)strlen(encoded)};
+        gnutls_datum_t plain;
+
+        if (gnutls_base64_decode2(&text, &plain) < 0)
+                return false;
+        const unsigned char *colon = memchr(plain.data, ':', plain.size);
+        bool found = colon && is_token(a, colon + 1, (size_t)(plain.data + plain.size - colon - 1));
+        gnutls_memset(plain.data, 0, plain.size);
+        gnutls_free(plain.data);
+        return found;
+}
+
+static bool has_token(const struct api *a, const char *header)
+{
+        bool basic = header && strncasecmp(header, "Basic ", 6) == 0;
+
+        if (!header || (!basic && strncasecmp(header, "Bearer ", 7) != 0))
+                return false;
+        header += basic ? 6 : 7;
+        header += strspn(header, " ");
+        return basic ? is_basic(a, header) : is_token(a, header, strlen(header));
 }
 
 static bool has_certificate(const struct api *a, struct MHD_Connection *c)
