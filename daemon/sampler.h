@@ -70,7 +70,7 @@ int sampler_poll(struct sampler *s, sampler_raw_fn raw, void *ctx);
  * Deferred samples go to raw() first. Every row taken is handed over or counted in the losses. */
 int sampler_drain(struct sampler *s, sample_row_fn row, sampler_raw_fn raw, void *ctx);
 
-/* Follows CPUs that came, went or came back (call about once a second, or on a uevent). */
+/* Follows CPUs that came, went or came back, and what their cycles are worth (call about once a second). */
 int sampler_follow_cpus(struct sampler *s);
 
 /* Changes the rate of all events in place. */

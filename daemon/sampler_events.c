@@ -1,8 +1,7 @@
 /* The perf events: one for each configured event and online CPU, with the BPF program on it.
  *
- * A tick of cpu-clock weighs its period, ns of CPU time. Hardware cycles are sampled every so many cycles,
- * not so many times a second: in frequency mode the kernel shortens the period on a CPU that is mostly idle,
- * and samples then say nothing about CPU time used. */
+ * A tick of cpu-clock weighs its period, ns of CPU time; hardware cycles see sampler_cycles.c; a sample of
+ * another event weighs the events since the last one, as the kernel says. */
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
@@ -46,9 +45,10 @@ static int program_fd(const struct sampler *s, uint32_t event)
         return bpf_program__fd(bpf_object__find_program_by_name(s->skel->obj, name));
 }
 
-static void fill_attr(const struct sampler *s, const struct sampler_open_event *e, uint32_t cpu,
+static void fill_attr(struct sampler *s, struct sampler_open_event *e, uint32_t cpu,
                       struct perf_event_attr *attr)
 {
+        struct cycle_rate *rate = &e->rate[cpu];
         uint32_t type;
         uint64_t config;
 
@@ -56,12 +56,39 @@ static void fill_attr(const struct sampler *s, const struct sampler_open_event *
         event_on_cpu(&e->kind, &s->pmus, cpu, &type, &config);
         attr->type = type;
         attr->config = config;
-        if (e->kind.weight == EVENT_WEIGHT_CLOCK) {
-                attr->sample_period = NSEC_PER_SEC / e->info.frequency;
-        } else {
+        e->period[cpu] = 0;
+        switch (e->kind.weight) {
+        case EVENT_WEIGHT_CLOCK:
+                e->period[cpu] = NSEC_PER_SEC / e->info.frequency;
+                break;
+        case EVENT_WEIGHT_CYCLES:
+                if (!rate->measured) {
+                        if (!s->probed_rate)
+                                s->probed_rate = sampler_cycles_probe(attr);
+                        rate->rate = s->probed_rate;
+                }
+                e->period[cpu] = (uint64_t)(rate->rate / e->info.frequency);
+                break;
+        case EVENT_WEIGHT_PERIOD:
                 attr->freq = 1;
                 attr->sample_freq = e->info.frequency;
+                return;
         }
+        attr->sample_period = e->period[cpu];
+}
+
+/* ns of CPU time of a sample; 0: its period, whatever it counts. */
+static uint64_t weight(const struct sampler_open_event *e, uint32_t cpu)
+{
+        switch (e->kind.weight) {
+        case EVENT_WEIGHT_CLOCK:
+                return e->period[cpu];
+        case EVENT_WEIGHT_CYCLES:
+                return (uint64_t)((double)e->period[cpu] * 1e9 / e->rate[cpu].rate);
+        case EVENT_WEIGHT_PERIOD:
+                break;
+        }
+        return 0;
 }
 
 /* Opens an event on a CPU and puts the program on it. A descriptor or -errno. */
@@ -84,7 +111,8 @@ static int open_on(struct sampler *s, uint32_t event, uint32_t cpu)
         }
         if (fd < 0)
                 return fd;
-        s->cpus[cpu].weight[event] = e->kind.weight == EVENT_WEIGHT_CLOCK ? attr.sample_period : 0;
+        e->rate[cpu].last_ns = 0; /* a new counter */
+        s->cpus[cpu].weight[event] = weight(e, cpu);
         if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, program_fd(s, event)) < 0 ||
             ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) < 0)
                 return -errno;
@@ -156,7 +184,9 @@ int sampler_events_init(struct sampler *s, const struct sampler_config *config)
                             strerror(-r));
         for (uint32_t i = 0; i < s->n_events; i++) {
                 s->event[i].fd = malloc(s->sizes.cpus * sizeof(int));
-                if (!s->event[i].fd)
+                s->event[i].period = calloc(s->sizes.cpus, sizeof(uint64_t));
+                s->event[i].rate = calloc(s->sizes.cpus, sizeof(struct cycle_rate));
+                if (!s->event[i].fd || !s->event[i].period || !s->event[i].rate)
                         return -ENOMEM;
                 for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
                         s->event[i].fd[cpu] = -1;
@@ -264,6 +294,8 @@ void sampler_events_close(struct sampler *s)
         sampler_stop(s);
         for (uint32_t i = 0; i < s->n_events; i++) {
                 free(s->event[i].fd);
+                free(s->event[i].period);
+                free(s->event[i].rate);
                 s->event[i].fd = NULL;
         }
         core_pmus_free(&s->pmus);
@@ -299,7 +331,24 @@ int sampler_follow_cpus(struct sampler *s)
         }
         cpu_set_free(&s->online);
         s->online = now;
+        sampler_cycles_calibrate(s);
         return result;
+}
+
+/* Gives an open event the rate in force. */
+static int set_rate(struct sampler *s, uint32_t event, uint32_t cpu)
+{
+        struct sampler_open_event *e = &s->event[event];
+        uint64_t value = e->info.frequency;
+
+        if (e->kind.weight == EVENT_WEIGHT_CLOCK)
+                value = e->period[cpu] = NSEC_PER_SEC / e->info.frequency;
+        else if (e->kind.weight == EVENT_WEIGHT_CYCLES)
+                value = e->period[cpu] = (uint64_t)(e->rate[cpu].rate / e->info.frequency);
+        if (ioctl(e->fd[cpu], PERF_EVENT_IOC_PERIOD, &value) < 0)
+                return -errno;
+        s->cpus[cpu].weight[event] = weight(e, cpu);
+        return 0;
 }
 
 int sampler_set_frequency(struct sampler *s, uint32_t frequency)
@@ -309,21 +358,15 @@ int sampler_set_frequency(struct sampler *s, uint32_t frequency)
         s->frequency = frequency;
         for (uint32_t i = 0; i < s->n_events; i++) {
                 struct sampler_open_event *e = &s->event[i];
-                uint64_t value;
 
+                e->info.requested = frequency;
                 if (e->off)
                         continue;
-                e->info.requested = frequency;
                 e->info.frequency = allowed_rate(frequency);
-                value = e->kind.weight == EVENT_WEIGHT_CLOCK ? NSEC_PER_SEC / e->info.frequency
-                                                             : e->info.frequency;
                 for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++) {
-                        if (e->fd[cpu] < 0)
-                                continue;
-                        if (ioctl(e->fd[cpu], PERF_EVENT_IOC_PERIOD, &value) < 0)
-                                return -errno;
-                        if (e->kind.weight == EVENT_WEIGHT_CLOCK)
-                                s->cpus[cpu].weight[i] = value;
+                        int r = e->fd[cpu] < 0 ? 0 : set_rate(s, i, cpu);
+                        if (r < 0)
+                                return r;
                 }
         }
         return 0;

@@ -4,6 +4,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <linux/perf_event.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,13 +30,22 @@ struct stack_store {
         struct idtable index;
 };
 
+/* Cycles that a CPU makes in a second of work. */
+struct cycle_rate {
+        double rate;
+        bool measured;
+        uint64_t cycles, busy_ns; /* since the last new rate */
+        uint64_t last_count, last_idle_samples, last_idle_ns, last_ns, last_taken;
+};
+
 /* An event as it is opened, on all CPUs. */
 struct sampler_open_event {
         struct sampler_event info;
         struct event_kind kind;
         char name[64], why[160];
-        int *fd;          /* by CPU; -1: not open */
-        uint64_t *period; /* by CPU: ns or cycles; 0: by frequency */
+        int *fd;                 /* by CPU; -1: not open */
+        uint64_t *period;        /* by CPU: ns or cycles; 0: by frequency */
+        struct cycle_rate *rate; /* by CPU */
         bool off;
 };
 
@@ -66,6 +76,7 @@ struct sampler {
         void *raw_ctx;
 
         struct core_pmus pmus;
+        double probed_rate; /* of cycles, where we ran at the start; 0: not probed */
         struct cpu_set online;
         uint32_t n_events;
         struct sampler_open_event event[ABI_MAX_EVENTS];
@@ -81,6 +92,12 @@ uint64_t sampler_map_bytes(const struct sampler *s);
 int sampler_events_init(struct sampler *s, const struct sampler_config *config);
 int sampler_events_open(struct sampler *s);
 void sampler_events_close(struct sampler *s);
+
+/* sampler_cycles.c */
+double sampler_cycles_probe(const struct perf_event_attr *sampled);
+bool cycle_rate_update(struct cycle_rate *r, uint64_t cycles, uint64_t busy_ns);
+void parse_idle_times(const char *stat, uint32_t n_cpus, uint64_t *ret_idle_ns);
+void sampler_cycles_calibrate(struct sampler *s);
 
 /* sampler_drain.c */
 int sampler_rings_open(struct sampler *s);
