@@ -91,8 +91,10 @@ void parse_idle_times(const char *stat, uint32_t n_cpus, uint64_t *ret_idle_ns)
                 uint64_t idle, iowait, steal;
                 uint32_t cpu;
 
-                if (sscanf(line, "cpu%" SCNu32 " %*u %*u %*u %" SCNu64 " %" SCNu64 " %*u %*u %" SCNu64, &cpu,
-                           &idle, &iowait, &steal) == 4 &&
+                if (strncmp(line, "cpu", 3) || line[3] < '0' || line[3] > '9') /* "cpu " is the sum of all */
+                        continue;
+                if (sscanf(line + 3, "%" SCNu32 " %*u %*u %*u %" SCNu64 " %" SCNu64 " %*u %*u %" SCNu64,
+                           &cpu, &idle, &iowait, &steal) == 4 &&
                     cpu < n_cpus)
                         ret_idle_ns[cpu] = (idle + iowait + steal) * tick_ns;
         }

@@ -86,7 +86,7 @@ struct sampler {
 void sampler_plan(struct sampler_sizes *ret, const struct sampler_config *config, uint32_t cpus);
 int sampler_load(struct sampler *s, const struct sampler_config *config);
 void sampler_unload(struct sampler *s);
-uint64_t sampler_map_bytes(const struct sampler *s);
+uint64_t sampler_fixed_bytes(const struct sampler_sizes *z); /* of all maps but shards */
 
 /* sampler_events.c */
 int sampler_events_init(struct sampler *s, const struct sampler_config *config);

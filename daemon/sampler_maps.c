@@ -45,7 +45,7 @@ void sampler_plan(struct sampler_sizes *ret, const struct sampler_config *config
         uint64_t interval = config->drain_ms ? config->drain_ms : DEFAULT_DRAIN_MS;
         uint64_t samples = (uint64_t)config->frequency * config->n_events * interval * 2 / 1000 +
                            64; /* of a CPU */
-        uint64_t most = memory / 8 / cpus / (2 * (sizeof(struct abi_row) + 4));
+        uint64_t most = memory / 4 / cpus / (2 * (sizeof(struct abi_row) + 4));
         struct sampler_sizes z = {.cpus = cpus};
 
         z.rows_per_cpu = (uint32_t)clamp_u64(MIN_OF(samples, most), 64, MAX_ROWS_PER_CPU);
@@ -61,7 +61,7 @@ void sampler_plan(struct sampler_sizes *ret, const struct sampler_config *config
         *ret = z;
 }
 
-static uint64_t fixed_bytes(const struct sampler_sizes *z)
+uint64_t sampler_fixed_bytes(const struct sampler_sizes *z)
 {
         return (uint64_t)z->cpus * sizeof(struct abi_cpu) +
                2ull * z->cpus *
@@ -209,7 +209,7 @@ int sampler_load(struct sampler *s, const struct sampler_config *config)
         if (n <= 0)
                 return n ? n : -ENODEV;
         sampler_plan(&s->sizes, config, (uint32_t)n);
-        fixed = fixed_bytes(&s->sizes);
+        fixed = sampler_fixed_bytes(&s->sizes);
         if (fixed + (2u << 20) > config->memory) {
                 log_error("the memory limit of %llu MiB is too small for %d CPUs at %u Hz: %llu MiB are "
                           "needed; raise "
@@ -294,7 +294,7 @@ void sampler_unwind_maps(const struct sampler *s, struct unwind_maps *ret)
  */
 uint64_t sampler_memory(const struct sampler *s)
 {
-        uint64_t bytes = fixed_bytes(&s->sizes);
+        uint64_t bytes = sampler_fixed_bytes(&s->sizes);
         int fd = bpf_map__fd(s->skel->maps.shards);
 
         for (uint32_t i = 0; i < s->sizes.shards; i++) {

@@ -195,7 +195,7 @@ int main(int argc, char **argv)
         burn(NSEC_PER_SEC / 2);
         used = cpu_ns() - used;
         s = drain(sampler);
-        report(s.deferred > 20 && s.stamp, "deferred",
+        report(s.deferred > 3 && s.stamp, "deferred",
                "%llu samples without a mapping list went to user space", (unsigned long long)s.deferred);
 
         map_own_text(sampler, s.stamp, false);
