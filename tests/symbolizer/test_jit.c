@@ -165,6 +165,7 @@ struct dump {
                 uint64_t addr2;
                 uint32_t line2, column2;
                 char file2[2]; /* "\xff": the same */
+                char padding[7];
         } __attribute__((packed)) debug;
         struct {
                 uint32_t id, total_size;
