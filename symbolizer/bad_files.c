@@ -20,7 +20,7 @@ static void copy_printable(char *to, size_t size, const char *path)
 }
 
 const struct bad_file *bad_files_add(struct bad_files *b, const struct stat *st, const struct sym_info *info,
-                                     const char *path, int error, bool debug_only)
+                                     const char *path, int error, enum bad_part part)
 {
         struct bad_file *f = &b->file[b->n++ % BAD_FILES_MAX];
 
@@ -31,7 +31,7 @@ const struct bad_file *bad_files_add(struct bad_files *b, const struct stat *st,
                         .mtime = st->st_mtim,
                         .owner = st->st_uid,
                         .error = error,
-                        .debug_only = debug_only,
+                        .part = part,
         };
         if (info) {
                 f->build_id_len = info->build_id_len;

@@ -10,6 +10,12 @@
 
 #define BAD_FILES_MAX 256
 
+enum bad_part {
+        BAD_ALL,    /* nothing of it is read any more */
+        BAD_DEBUG,  /* its symbol table is */
+        BAD_UNWIND, /* all but its unwind information is */
+};
+
 struct bad_file {
         dev_t dev;
         ino_t inode;
@@ -19,8 +25,8 @@ struct bad_file {
         uint8_t build_id[SYM_BUILD_ID_MAX];
         uint8_t build_id_len;
         int error;
-        bool debug_only; /* its symbol table is fine */
-        char path[128];  /* printable; its end when it is longer */
+        enum bad_part part;
+        char path[128]; /* printable; its end when it is longer */
 };
 
 struct bad_files { /* a zeroed struct is empty */
@@ -28,9 +34,10 @@ struct bad_files { /* a zeroed struct is empty */
         uint64_t n; /* ever added; the oldest are forgotten */
 };
 
-/* `info` may be NULL: it was not got that far. Returns the entry. */
+/* `info` is NULL when the fault is not in the contents (a file system that does not answer), or they were
+ * not got at: then only this inode is bad, not its build ID. Returns the entry. */
 const struct bad_file *bad_files_add(struct bad_files *b, const struct stat *st, const struct sym_info *info,
-                                     const char *path, int error, bool debug_only);
+                                     const char *path, int error, enum bad_part part);
 
 /* The entry of this inode, or of this build ID and owner; NULL: nothing bad is known. */
 const struct bad_file *bad_files_find(const struct bad_files *b, const struct stat *st,

@@ -233,8 +233,10 @@ void symobj_recall(struct symclient *c, struct symobj *o)
 {
         const struct bad_file *f = bad_files_find(&c->bad, &o->st, o->ready ? &o->info : NULL);
 
-        if (f && f->debug_only)
+        if (f && f->part == BAD_DEBUG)
                 o->no_debug = true;
+        else if (f && f->part == BAD_UNWIND)
+                o->table_error = f->error;
         else if (f)
                 o->error = f->error;
         else if (bad_files_distrusts(&c->bad, o->st.st_uid))

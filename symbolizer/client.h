@@ -1,10 +1,10 @@
 /* Names and unwind tables of files that belong to strangers, from the sandboxed worker in which alone they
  * are parsed.
  *
- * Asynchronous: requests are queued, results come by callback out of symclient_dispatch(). One bad file costs
- * one budget of the worker (time, memory); a worker that dies or hangs is replaced, the file it was at is
- * remembered as bad, all other requests are sent again. The callbacks of all requests are called, once each,
- * also when the client is freed (with -ECANCELED).
+ * Asynchronous: requests are queued, results come by callback out of symclient_dispatch(). One bad file
+ * costs one budget of the worker (time, memory); a worker that dies or hangs is replaced, the file it was at
+ * is remembered as bad, all other requests are sent again. The callbacks of all requests are called, once
+ * each, also when the client is freed (with -ECANCELED).
  *
  * Not thread-safe: one thread owns a client. */
 #ifndef SYMBOLIZER_CLIENT_H
@@ -24,10 +24,10 @@ struct symclient;
 struct symobj; /* an open object; reference held by the opener until symobj_close() */
 
 struct symclient_options {
-        const char *cache_dir;   /* names by build ID are kept here; NULL: no cache on disk */
-        uint64_t cache_max;      /* bytes of it */
-        uint64_t memory;         /* the worker's address space limit in bytes; 0: default */
-        bool unsandboxed;        /* tests only: parse in a plain child */
+        const char *cache_dir;         /* names by build ID are kept here; NULL: no cache on disk */
+        uint64_t cache_max;            /* bytes of it */
+        uint64_t memory;               /* the worker's address space limit in bytes; 0: default */
+        bool unsandboxed;              /* tests only: parse in a plain child */
         const char *const *debug_dirs; /* NULL-terminated; NULL: { "/usr/lib/debug" } */
 };
 
@@ -80,7 +80,8 @@ const struct sym_info *symobj_info(const struct symobj *obj);
  * namespace; owner, type and size are checked before a byte is read. The handle takes symclient_names() with
  * addresses as they are in the process; the newest entry wins; what was appended to the file since is read
  * first. err -ENOENT: the process has none (now). ns_pid 0: found out from /proc. */
-struct symobj *symclient_open_jit(struct symclient *c, uint32_t pid, uint32_t ns_pid, sym_open_fn fn, void *ctx);
+struct symobj *symclient_open_jit(struct symclient *c, uint32_t pid, uint32_t ns_pid, sym_open_fn fn,
+                                  void *ctx);
 
 /* -- unwind tables -- */
 
@@ -92,24 +93,24 @@ struct sym_table {
         const struct unwind_rule *rule; /* ids from UNWIND_RULE_FIRST on are rule[id - UNWIND_RULE_FIRST] */
 };
 
-/* Checked before it is handed over: indices in range, offsets ascending within a page, kinds known. The table
- * is valid during the call. err -ENODATA: the object has no unwind information. */
+/* Checked before it is handed over: indices in range, offsets ascending within a page, kinds known. The
+ * table is valid during the call. err -ENODATA: the object has no unwind information. */
 typedef void (*sym_table_fn)(void *ctx, int err, const struct sym_table *table);
 int symclient_table(struct symclient *c, struct symobj *obj, sym_table_fn fn, void *ctx);
 
 /* -- names -- */
 
 struct sym_frame {
-        const char *function;    /* as a person writes it; NULL: unknown */
-        const char *linkage;     /* as the linker knows it; NULL: the same */
-        const char *file;        /* source; NULL: unknown */
-        uint32_t line;           /* within the function, of this address or of the call inlined here; 0 */
-        uint32_t function_line;  /* where the function begins; 0: unknown */
-        bool inlined;            /* into the next frame */
+        const char *function;   /* as a person writes it; NULL: unknown */
+        const char *linkage;    /* as the linker knows it; NULL: the same */
+        const char *file;       /* source; NULL: unknown */
+        uint32_t line;          /* within the function, of this address or of the call inlined here; 0 */
+        uint32_t function_line; /* where the function begins; 0: unknown */
+        bool inlined;           /* into the next frame */
 };
 
 struct sym_result {
-        uint32_t n;              /* 0: no name for this address */
+        uint32_t n;                    /* 0: no name for this address */
         const struct sym_frame *frame; /* innermost first */
 };
 
@@ -154,10 +155,10 @@ enum sandbox_part {
 struct symclient_stats {
         uint64_t requests, restarts, bad_objects, cache_hits, cache_misses;
         uint64_t cache_bytes;
-        uint64_t cpu_ns;     /* used by the workers, ended ones included */
-        uint64_t memory;     /* resident bytes of the worker now */
+        uint64_t cpu_ns; /* used by the workers, ended ones included */
+        uint64_t memory; /* resident bytes of the worker now */
         uint32_t outstanding;
-        uint32_t sandbox;        /* enum sandbox_part of the worker that was started last; 0: none was */
+        uint32_t sandbox; /* enum sandbox_part of the worker that was started last; 0: none was */
 };
 void symclient_stats(struct symclient *c, struct symclient_stats *ret);
 

@@ -157,26 +157,31 @@ static void stop_lane(struct symclient *c, uint32_t i, int *ret_status)
                 *ret_status = status;
 }
 
-/* A file has had its budget. */
-static void blame(struct symclient *c, struct request *r, int error, const char *did)
+/* A file has had its budget. contents: the fault is in it, and not in where it lies. */
+static void blame(struct symclient *c, struct request *r, int error, bool contents, const char *did)
 {
         struct symobj *o = r->obj;
-        bool debug_only = r->kind == REQUEST_NAMES && !o->no_debug;
-        const struct bad_file *f = bad_files_add(&c->bad, &o->st, o->ready ? &o->info : NULL, o->path, error,
-                                                 debug_only);
+        enum bad_part part = r->kind == REQUEST_NAMES && !o->no_debug ? BAD_DEBUG
+                             : r->kind == REQUEST_TABLE               ? BAD_UNWIND
+                                                                      : BAD_ALL;
+        const char *path = bad_files_add(&c->bad, &o->st, o->ready && contents ? &o->info : NULL, o->path,
+                                         error, part)
+                                           ->path;
 
-        if (debug_only) {
+        switch (part) {
+        case BAD_DEBUG:
                 o->no_debug = true; /* once more, with its symbol table alone */
-                log_warning("symbolizer: the debug information of %s %s; it is named by its symbols",
-                            f->path, did);
+                log_warning("symbolizer: the debug information of %s %s; it is named by its symbols", path,
+                            did);
                 return;
-        }
-        if (r->kind == REQUEST_TABLE) {
+        case BAD_UNWIND:
                 o->table_error = error;
-                log_warning("symbolizer: the unwind information of %s %s; it is not used", f->path, did);
-        } else {
+                log_warning("symbolizer: the unwind information of %s %s; it is not used", path, did);
+                break;
+        case BAD_ALL:
                 o->error = error;
-                log_warning("symbolizer: %s %s; its frames stay without names", f->path, did);
+                log_warning("symbolizer: %s %s; its frames stay without names", path, did);
+                break;
         }
         request_finish(c, r, error);
 }
@@ -197,17 +202,17 @@ static void lane_died(struct symclient *c, uint32_t i)
                 snprintf(did, sizeof(did), "ended the worker by SIG%s", sigabbrev_np(WTERMSIG(status)));
         else
                 snprintf(did, sizeof(did), "made the worker exit with status %d", WEXITSTATUS(status));
-        blame(c, r, -EBADMSG, did);
+        blame(c, r, -EBADMSG, !WIFSIGNALED(status) || WTERMSIG(status) != SIGBUS, did);
 }
 
-static void kill_late(struct symclient *c, uint32_t i, const char *did)
+static void kill_late(struct symclient *c, uint32_t i, bool contents, const char *did)
 {
         struct request *r = c->work[i].request;
 
         stop_lane(c, i, NULL);
         c->stats.restarts++;
         if (r)
-                blame(c, r, -ETIME, did);
+                blame(c, r, -ETIME, contents, did);
 }
 
 /* -- answers -- */
@@ -264,13 +269,13 @@ static int on_names(struct symclient *c, uint32_t i, struct request *r)
         int e;
 
         if (l->in.error < 0) {
-                blame(c, r, l->in.error,
+                blame(c, r, l->in.error, true,
                       l->in.error == -ENOMEM ? "needs too much memory" : "cannot be read");
                 return 0;
         }
         if (r->obj->spent_ns > NAMES_BASE_NS + NAME_MAX_NS * r->obj->n_asked) {
                 r->obj->spent_ns = 0; /* without the debug information it is another matter */
-                blame(c, r, -ETIME, "takes too long");
+                blame(c, r, -ETIME, true, "takes too long");
                 return 0;
         }
         e = names_decode(l->body.data, l->body.len, &got);
@@ -665,9 +670,9 @@ static void check_step(struct symclient *c, uint32_t i, uint64_t now)
                         abandon_search(c);
                 answer_want(c, i, -ETIME);
         } else if (cpu > STEP_MAX_CPU_NS || wall > STEP_MAX_NS) {
-                kill_late(c, i, "takes too long");
+                kill_late(c, i, cpu > STEP_MAX_CPU_NS, "takes too long");
         } else if (wall > STEP_BLOCKED_NS && cpu < wall / 50 && !lane_is_runnable(&c->lane[i])) {
-                kill_late(c, i, "does not answer");
+                kill_late(c, i, false, "does not answer");
         } else if (i == LANE_MAIN && wall > STEP_LONG_NS &&
                    (cpu > STEP_LONG_CPU_NS || wall > STEP_LATE_NS) && next_request(c, LANE_MAIN)) {
                 make_way(c);
@@ -678,9 +683,11 @@ void lanes_tick(struct symclient *c)
 {
         uint64_t now = now_monotonic_ns();
 
-        for (uint32_t i = 0; i < N_LANES; i++)
+        for (uint32_t i = 0; i < N_LANES; i++) {
+                lane_reap(&c->lane[i]);
                 if (c->work[i].step)
                         check_step(c, i, now);
+        }
         if (c->jit_sought && now - c->jit_since_ns > FIND_MAX_NS) {
                 c->jit_sought->error = -ETIME;
                 c->jit_sought = NULL;

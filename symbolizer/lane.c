@@ -6,13 +6,17 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
+
+#define END_MS 200 /* a killed process is gone in a millisecond, if it can go */
 
 void lane_init(struct lane *l)
 {
@@ -54,6 +58,9 @@ int lane_start(struct lane *l, int exe_fd, uint64_t memory, bool unsandboxed)
         _cleanup_close_ int theirs = -1;
         int pair[2], r;
 
+        lane_reap(l);
+        if (l->n_stuck == LANE_MAX_STUCK)
+                return -EBUSY;
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
                 return -errno;
         theirs = pair[1];
@@ -71,17 +78,49 @@ int lane_start(struct lane *l, int exe_fd, uint64_t memory, bool unsandboxed)
         return 0;
 }
 
-int lane_stop(struct lane *l)
+/* True: it has ended, and its time is counted. */
+static bool reap(struct lane *l, pid_t pid, int *ret_status)
 {
         struct rusage usage = {};
-        int status = 0;
+        pid_t got = wait4(pid, ret_status, WNOHANG, &usage);
 
-        if (l->pid > 0) {
-                kill(l->pid, SIGKILL);
-                while (wait4(l->pid, &status, 0, &usage) < 0 && errno == EINTR)
-                        ;
+        if (got == 0)
+                return false;
+        if (got == pid)
                 l->ended_cpu_ns += (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * NSEC_PER_SEC +
                                    (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000;
+        return true;
+}
+
+static bool end_process(struct lane *l, int *ret_status)
+{
+        _cleanup_close_ int pidfd = (int)syscall(SYS_pidfd_open, l->pid, 0);
+        struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+        kill(l->pid, SIGKILL);
+        if (pidfd >= 0)
+                poll(&p, 1, END_MS);
+        return reap(l, l->pid, ret_status);
+}
+
+void lane_reap(struct lane *l)
+{
+        int status;
+
+        for (uint32_t i = 0; i < l->n_stuck;)
+                if (reap(l, l->stuck[i], &status))
+                        l->stuck[i] = l->stuck[--l->n_stuck];
+                else
+                        i++;
+}
+
+int lane_stop(struct lane *l)
+{
+        int status = 0;
+
+        if (l->pid > 0 && !end_process(l, &status)) {
+                l->stuck[l->n_stuck++] = l->pid; /* there is room: lane_start() sees to it */
+                status = SIGKILL;
         }
         if (l->fd >= 0)
                 close(l->fd);

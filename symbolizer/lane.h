@@ -9,6 +9,8 @@
 #include "base/buf.h"
 #include "symbolizer/protocol.h"
 
+#define LANE_MAX_STUCK 4
+
 struct lane {
         pid_t pid; /* 0: not running */
         int fd;
@@ -17,18 +19,22 @@ struct lane {
         size_t out_at;
         int out_fd; /* goes with the first byte of the message at out_at; -1 */
         struct wire_header in;
-        size_t in_have;        /* bytes of header and body */
-        struct buf body;       /* of the message that lane_receive() has completed */
-        uint64_t ended_cpu_ns; /* of the processes before */
+        size_t in_have;              /* bytes of header and body */
+        struct buf body;             /* of the message that lane_receive() has completed */
+        uint64_t ended_cpu_ns;       /* of the processes before */
+        pid_t stuck[LANE_MAX_STUCK]; /* killed, but the kernel does not let them end yet */
+        uint32_t n_stuck;
 };
 
 void lane_init(struct lane *l);
 
-/* Starts `exe_fd`, an executable. */
+/* Starts `exe_fd`, an executable. -EBUSY: too many of those before do not end. */
 int lane_start(struct lane *l, int exe_fd, uint64_t memory, bool unsandboxed);
 
-/* Kills what runs and waits for its end; the wait status, 0 when nothing ran. */
+/* Kills what runs and takes leave of it; the wait status, 0 when nothing ran. One that is held by a file
+ * system that does not answer cannot be waited for: lane_reap() does, later. */
 int lane_stop(struct lane *l);
+void lane_reap(struct lane *l);
 void lane_free(struct lane *l);
 
 /* Sends as much as goes at once; lane_flush() goes on when the socket is writable. `fd` may be -1; it is not
