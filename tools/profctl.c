@@ -15,6 +15,7 @@ static const struct {
 } verbs[] = {
                 {"top", verb_top, "what uses the CPU now, full screen"},
                 {"report", verb_report, "functions by share of time; callers and callees"},
+                {"annotate", verb_annotate, "one function's source lines and instructions"},
                 {"record", verb_record, "run a command and profile it"},
                 {"symbolize", verb_symbolize, "names of addresses"},
                 {"list", verb_list, "the stored windows"},

@@ -1,0 +1,449 @@
+/* Instructions. For each object and real function that the annotated function's code is in, the function's
+ * extent is found by asking the symbolizer for the names of addresses around a sample until another function
+ * begins; the same answers give each instruction's inline chain. */
+#include "tools/annotate.h"
+
+#include <capstone/capstone.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "profile/symbols.h"
+#include "tools/object.h"
+
+#define STEP         2048u        /* addresses named at a time */
+#define MAX_FUNCTION (256u << 10) /* bytes of a function that are shown */
+#define MAX_BODIES   8            /* functions of which instructions are shown */
+
+/* What the symbolizer says of one address. */
+struct chain {
+        char *outer; /* the real function, as the linker knows it; NULL: no name */
+        char *inner; /* "function file:line" of the innermost code */
+        char *inner_function;
+        bool in_focus, inlined;
+};
+
+/* A real function of one object that has samples. */
+struct body {
+        uint32_t mapping;
+        const char *outer; /* the profile's name of it */
+        int64_t value;
+};
+
+struct work {
+        const struct focus *f;
+        const struct annotate_options *o;
+        struct annotated *a;
+        struct symclient *client;
+        struct object object;
+        /* of the function at hand: addresses low .. low + n - 1 */
+        uint64_t low;
+        struct chain *chain;
+        uint32_t n;
+        struct chain *answer; /* where on_names() puts its results */
+};
+
+static void chain_free(struct chain *c, uint32_t n)
+{
+        for (uint32_t i = 0; c && i < n; i++) {
+                free(c[i].outer);
+                free(c[i].inner);
+                free(c[i].inner_function);
+        }
+        free(c);
+}
+
+static const char *file_name(const char *path)
+{
+        return path ? object_base_name(path) : "?";
+}
+
+static void on_names(void *ctx, int err, const struct sym_result *results, uint32_t n)
+{
+        struct work *w = ctx;
+
+        for (uint32_t i = 0; err >= 0 && i < n; i++) {
+                if (results[i].n == 0)
+                        continue;
+                const struct sym_frame *inner = &results[i].frame[0],
+                                       *outer = &results[i].frame[results[i].n - 1];
+                struct chain *c = &w->answer[i];
+                const char *outer_name = outer->linkage ? outer->linkage : outer->function;
+                c->outer = outer_name ? strdup(outer_name) : NULL;
+                c->inner_function = inner->function ? strdup(inner->function) : NULL;
+                c->inlined = results[i].n > 1;
+                for (uint32_t k = 0; k < results[i].n; k++)
+                        c->in_focus |= results[i].frame[k].function &&
+                                       !strcmp(results[i].frame[k].function, w->f->function);
+                if (inner->function &&
+                    asprintf(&c->inner, "%s%s  %s:%u", inner->function, c->inlined ? " (inlined)" : "",
+                             file_name(inner->file), inner->line) < 0)
+                        c->inner = NULL;
+        }
+}
+
+/* Names n addresses from `low`; the caller frees the chains. */
+static int name_range(struct work *w, uint64_t low, uint32_t n, struct chain **ret)
+{
+        _cleanup_free_ uint64_t *address = calloc(n, sizeof(*address));
+
+        w->answer = calloc(n, sizeof(*w->answer));
+        if (!address || !w->answer) {
+                free(w->answer);
+                return -ENOMEM;
+        }
+        for (uint32_t i = 0; i < n; i++)
+                address[i] = low + i;
+        int r = object_names(w->client, &w->object, address, n, on_names, w);
+        if (r < 0) {
+                chain_free(w->answer, n);
+                return r;
+        }
+        *ret = w->answer;
+        return 0;
+}
+
+static bool is_outer(const struct chain *c, const char *outer)
+{
+        return c->outer && !strcmp(c->outer, outer);
+}
+
+/* How many addresses next to the known range, upwards or downwards, are of the same function; their chains
+ * are joined to the range. */
+static int extend(struct work *w, const char *outer, bool up, uint32_t *ret)
+{
+        struct chain *more;
+        uint32_t n = STEP, keep = 0;
+        uint64_t from = up ? w->low + w->n : w->low - n;
+
+        if (!up && w->low < n)
+                return *ret = 0;
+        int r = name_range(w, from, n, &more);
+        if (r < 0)
+                return r;
+        while (keep < n && is_outer(&more[up ? keep : n - 1 - keep], outer))
+                keep++;
+        struct chain *joined = calloc((size_t)w->n + keep + 1, sizeof(*joined));
+        if (!joined) {
+                chain_free(more, n);
+                return -ENOMEM;
+        }
+        struct chain *part = up ? more : more + n - keep;
+        memcpy(joined + (up ? 0 : keep), w->chain, w->n * sizeof(*joined));
+        memcpy(joined + (up ? w->n : 0), part, keep * sizeof(*joined));
+        memset(part, 0, keep * sizeof(*part)); /* its strings are the joined ones' now */
+        chain_free(more, n);
+        free(w->chain);
+        w->chain = joined;
+        w->n += keep;
+        w->low -= up ? 0 : keep;
+        *ret = keep;
+        return 0;
+}
+
+static int find_extent(struct work *w, uint64_t address)
+{
+        uint32_t got = 0;
+
+        w->low = address;
+        w->n = 1;
+        int r = name_range(w, address, 1, &w->chain);
+        if (r < 0)
+                return r;
+        if (!w->chain[0].outer)
+                return -ENODATA;
+        _cleanup_free_ char *outer = strdup(w->chain[0].outer);
+        if (!outer)
+                return -ENOMEM;
+        for (unsigned up = 0; up < 2; up++)
+                do
+                        r = extend(w, outer, up, &got);
+                while (r >= 0 && got == STEP && w->n < MAX_FUNCTION);
+        return r;
+}
+
+/* -- disassembly -- */
+
+static int open_disassembler(const struct sym_info *info, csh *ret)
+{
+        cs_arch arch = CS_ARCH_X86;
+        cs_mode mode = CS_MODE_64;
+
+        switch (info->machine) {
+        case EM_X86_64:
+                break;
+        case EM_386:
+                mode = CS_MODE_32;
+                break;
+        case EM_AARCH64:
+                arch = CS_ARCH_ARM64;
+                mode = CS_MODE_LITTLE_ENDIAN;
+                break;
+        default:
+                return -ENOTSUP;
+        }
+        if (cs_open(arch, mode, ret) != CS_ERR_OK)
+                return -ENOTSUP;
+        if (arch == CS_ARCH_X86)
+                cs_option(*ret, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
+        cs_option(*ret, CS_OPT_SKIPDATA, CS_OPT_ON);
+        return 0;
+}
+
+/* Value of the samples at addresses of one instruction. */
+static int64_t value_at(const struct focus *f, uint32_t mapping, uint64_t address, uint32_t size)
+{
+        int64_t value = 0;
+
+        for (uint32_t i = 0; i < f->n_places; i++) {
+                const struct profile_location *l = &f->p->location[f->place[i].location];
+                if (l->mapping == mapping && l->address >= address && l->address - address < size)
+                        value += f->place[i].value;
+        }
+        return value;
+}
+
+/* Where a call or jump out of the function goes, "" when that is not known. */
+static void name_target(struct work *w, const cs_insn *insn, struct buf *out)
+{
+        char *end;
+        struct chain *c;
+
+        if (strncmp(insn->op_str, "0x", 2) != 0 && strncmp(insn->op_str, "#0x", 3) != 0)
+                return;
+        uint64_t target = strtoull(insn->op_str + (insn->op_str[0] == '#'), &end, 16);
+        if (*end)
+                return;
+        if (target - w->low < w->n) {
+                buf_addf(out, "  <+0x%" PRIx64 ">", target - w->low);
+        } else if (name_range(w, target, 1, &c) >= 0) {
+                if (c->outer)
+                        buf_addf(out, "  <%s>", c->inner_function ? c->inner_function : c->outer);
+                chain_free(c, 1);
+        }
+}
+
+static int put_instruction(struct work *w, const struct body *b, const cs_insn *insn, const char **last)
+{
+        _cleanup_buf_ struct buf out = {0};
+        const struct chain *c = &w->chain[insn->address - w->low];
+        int64_t value = value_at(w->f, b->mapping, insn->address, insn->size);
+        double share = w->f->value ? (double)value / (double)w->f->value : 0;
+        int r = 0;
+
+        if (c->inner && (!*last || strcmp(*last, c->inner) != 0)) {
+                r = annotated_add(w->a, -1, "%17s %s", "", c->inner);
+                *last = c->inner;
+        }
+        if (r < 0)
+                return r;
+        if (value)
+                buf_addf(&out, "%6.2f%%", 100 * share);
+        else
+                buf_addf(&out, "%7s", "");
+        buf_addf(&out, " %8" PRIx64 ":  %-8s %s", insn->address, insn->mnemonic, insn->op_str);
+        name_target(w, insn, &out);
+        return buf_error(&out) ? -ENOMEM : annotated_add(w->a, share, "%s", buf_text(&out));
+}
+
+static int disassemble(struct work *w, const struct body *b, csh handle)
+{
+        _cleanup_free_ uint8_t *code = malloc(w->n);
+        const char *last = NULL;
+        uint64_t offset, address = w->low;
+
+        if (!code)
+                return -ENOMEM;
+        if (!object_offset(&w->object, w->low, &offset))
+                return -ENODATA;
+        int r = pread_all(w->object.fd, code, w->n, (off_t)offset);
+        if (r < 0)
+                return r;
+        const uint8_t *p = code;
+        size_t left = w->n;
+        cs_insn *insn = cs_malloc(handle);
+        if (!insn)
+                return -ENOMEM;
+        /* Of a function into which the annotated one was inlined only that part is shown. */
+        bool whole = !strcmp(b->outer, w->f->function), gap = false;
+        while (r >= 0 && left > 0 && cs_disasm_iter(handle, &p, &left, &address, insn)) {
+                if (!whole && !w->chain[insn->address - w->low].in_focus) {
+                        gap = true;
+                        continue;
+                }
+                if (gap && last)
+                        r = annotated_add(w->a, -1, "%17s ...", "");
+                gap = false;
+                if (r >= 0)
+                        r = put_instruction(w, b, insn, &last);
+        }
+        cs_free(insn, 1);
+        return r;
+}
+
+/* -- the object -- */
+
+static bool has_build_id(const struct sym_info *info, const char *hex)
+{
+        char text[2 * SYM_BUILD_ID_MAX + 1];
+
+        for (uint32_t i = 0; i < info->build_id_len; i++)
+                snprintf(text + 2 * (size_t)i, 3, "%02x", info->build_id[i]);
+        text[2 * (size_t)info->build_id_len] = 0;
+        return !strcmp(text, hex);
+}
+
+/* -ESTALE: there is a file, but of another build. */
+static int try_object(struct work *w, const char *open_path, const char *path, const char *root,
+                      const char *build_id)
+{
+        int fd = open(open_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+        if (fd < 0)
+                return -errno;
+        int r = object_open_fd(w->client, fd, path, root, &w->object);
+        if (r >= 0 && *build_id && !has_build_id(&w->object.info, build_id))
+                r = -ESTALE;
+        if (r < 0)
+                object_close(w->client, &w->object);
+        return r;
+}
+
+static int find_object(struct work *w, const struct profile_mapping *m)
+{
+        const char *path = w->f->p->string[m->file], *build_id = w->f->p->string[m->build_id];
+        char root[64];
+
+        if (w->o->object)
+                return try_object(w, w->o->object, w->o->object, NULL, build_id);
+        int r = try_object(w, path, path, NULL, build_id);
+        if (r >= 0 || w->f->pid < 0)
+                return r;
+        _cleanup_buf_ struct buf inside = {0};
+        snprintf(root, sizeof(root), "/proc/%" PRId64 "/root", w->f->pid);
+        buf_addf(&inside, "%s%s", root, path);
+        int second = try_object(w, buf_text(&inside), path, root, build_id);
+        return second >= 0 || r != -ESTALE ? second : r;
+}
+
+static const char *why_not(int err)
+{
+        switch (err) {
+        case -ENOENT:
+                return "the object is not here; --object PATH tells where it is";
+        case -ESTALE:
+                return "the object here is of another build than the one that ran; --object PATH tells "
+                       "where that is";
+        case -ENOTSUP:
+                return "its machine is none that can be shown";
+        case -ENODATA:
+                return "the symbolizer does not know the function's extent";
+        default:
+                return strerror(-err);
+        }
+}
+
+static uint64_t address_in(const struct focus *f, const struct body *b)
+{
+        for (uint32_t i = 0; i < f->n_places; i++) {
+                const struct profile_location *l = &f->p->location[f->place[i].location];
+                uint32_t outer = f->p->line[l->first_line + l->n_lines - 1].function;
+                if (l->mapping == b->mapping && !strcmp(f->p->string[f->p->function[outer].name], b->outer))
+                        return l->address;
+        }
+        return 0;
+}
+
+static int put_body(struct work *w, const struct body *b)
+{
+        const struct profile *p = w->f->p;
+        const struct profile_mapping *m = &p->mapping[b->mapping];
+        csh handle;
+
+        int r = annotated_add(w->a, -1, "%s in %s", b->outer, b->mapping ? p->string[m->file] : "no object");
+        if (r < 0)
+                return r;
+        if (!b->mapping || profile_mapping_is_kernel(p, b->mapping) || p->string[m->file][0] != '/') {
+                r = annotated_add(w->a, -1, "        instructions are shown of code in files only");
+                return r < 0 ? r : annotated_add(w->a, -1, "%s", "");
+        }
+        int err = find_object(w, m);
+        if (err >= 0) {
+                err = open_disassembler(&w->object.info, &handle);
+                if (err >= 0) {
+                        err = find_extent(w, address_in(w->f, b));
+                        if (err >= 0)
+                                err = disassemble(w, b, handle);
+                        chain_free(w->chain, w->n);
+                        w->chain = NULL;
+                        cs_close(&handle);
+                }
+                object_close(w->client, &w->object);
+        }
+        if (err == -ENOMEM)
+                return err;
+        if (err < 0)
+                r = annotated_add(w->a, -1, "        no instructions: %s", why_not(err));
+        return r < 0 ? r : annotated_add(w->a, -1, "%s", "");
+}
+
+static int by_value(const void *a, const void *b)
+{
+        const struct body *x = a, *y = b;
+
+        return (y->value > x->value) - (y->value < x->value);
+}
+
+/* The real functions that hold the places; the caller frees *ret. */
+static int find_bodies(const struct focus *f, struct body **ret, uint32_t *ret_n)
+{
+        struct body *body = calloc((size_t)f->n_places + 1, sizeof(*body));
+        uint32_t n = 0;
+
+        if (!body)
+                return -ENOMEM;
+        for (uint32_t i = 0; i < f->n_places; i++) {
+                const struct profile_location *l = &f->p->location[f->place[i].location];
+                const char *outer = f->p->string[f->p->function[f->p->line[l->first_line + l->n_lines - 1]
+                                                                                .function]
+                                                                 .name];
+                uint32_t k = 0;
+                while (k < n && (body[k].mapping != l->mapping || strcmp(body[k].outer, outer) != 0))
+                        k++;
+                if (k == n)
+                        body[n++] = (struct body){.mapping = l->mapping, .outer = outer};
+                body[k].value += f->place[i].value;
+        }
+        qsort(body, n, sizeof(*body), by_value);
+        *ret = body;
+        *ret_n = n;
+        return 0;
+}
+
+int annotate_instructions(const struct focus *f, const struct annotate_options *o, struct annotated *a)
+{
+        struct work w = {.f = f, .o = o, .a = a};
+        _cleanup_free_ struct body *body = NULL;
+        uint32_t n;
+
+        int r = find_bodies(f, &body, &n);
+        if (r < 0)
+                return r;
+        r = symclient_new(&w.client, &(struct symclient_options){0});
+        if (r < 0)
+                return annotated_add(a, -1, "no instructions: the symbolizer does not start: %s",
+                                     strerror(-r));
+        for (uint32_t i = 0; i < MIN_OF(n, (uint32_t)MAX_BODIES) && r >= 0; i++)
+                r = put_body(&w, &body[i]);
+        symclient_free(w.client);
+        if (r >= 0 && n > MAX_BODIES)
+                r = annotated_add(a, -1, "%u more functions into which it was inlined", n - MAX_BODIES);
+        return r;
+}
