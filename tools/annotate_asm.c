@@ -330,7 +330,7 @@ static int find_object(struct work *w, const struct profile_mapping *m)
         snprintf(root, sizeof(root), "/proc/%" PRId64 "/root", w->f->pid);
         buf_addf(&inside, "%s%s", root, path);
         int second = try_object(w, buf_text(&inside), path, root, build_id);
-        return second >= 0 || r != -ESTALE ? second : r;
+        return second >= 0 || second == -ESTALE ? second : r;
 }
 
 static const char *why_not(int err)

@@ -19,6 +19,7 @@ enum { OPT_JSON };
 /* A window, or with a reason a gap. */
 struct line {
         uint64_t start_ns, end_ns, samples, lost, size;
+        bool counted; /* samples, losses and size are known: they are for those who may see all */
         const char *reason;
 };
 
@@ -56,6 +57,7 @@ static struct line window_line(struct json_object *w)
         return (struct line){
                         .start_ns = start,
                         .end_ns = start + json_at_u64(w, "duration_ns", 0),
+                        .counted = json_at(w, "samples") != NULL,
                         .samples = json_at_u64(w, "samples", 0),
                         .lost = json_at_u64(w, "lost", 0),
                         .size = json_at_u64(w, "size", 0),
@@ -145,7 +147,7 @@ static void put_line(const struct line *l, struct buf *out)
         if (l->reason) {
                 buf_adds(out, "  no data: ");
                 text_fit(out, l->reason, -1, false);
-        } else {
+        } else if (l->counted) {
                 text_right(out, human_count(n, l->samples), 13);
                 text_right(out, human_count(n, l->lost), 10);
                 text_right(out, human_bytes(n, l->size), 12);
@@ -157,16 +159,20 @@ static void put_all(const struct line *lines, size_t n, struct buf *out)
 {
         struct line sum = {0};
         size_t windows = 0;
+        bool counted = false;
         char a[HUMAN_MAX], b[HUMAN_MAX], c[HUMAN_MAX], d[HUMAN_MAX];
 
         buf_adds(out, "start                          length      samples      lost        size\n");
         for (size_t i = 0; i < n; i++) {
                 put_line(&lines[i], out);
                 windows += lines[i].reason == NULL;
+                counted |= lines[i].counted;
                 sum.samples += lines[i].samples;
                 sum.lost += lines[i].lost;
                 sum.size += lines[i].size;
         }
+        if (!counted)
+                return;
         buf_addf(out, "%s windows, %s samples, %s lost, %s\n", human_count(a, windows),
                  human_count(b, sum.samples), human_count(c, sum.lost), human_bytes(d, sum.size));
 }

@@ -118,15 +118,18 @@ static void child_let_go(struct child *c, bool exec)
 }
 
 /* Exit status as a shell gives it. */
-static int child_wait(struct child *c, const char *name)
+static int child_wait(struct child *c, const char *name, bool *ret_ran)
 {
         int status, err;
+
+        *ret_ran = true;
 
         while (waitpid(c->pid, &status, 0) < 0)
                 if (errno != EINTR)
                         return CANNOT_EXEC;
         if (read(c->failed, &err, sizeof(err)) == sizeof(err)) {
                 say_failed("cannot run %s: %s", name, strerror(err));
+                *ret_ran = false;
                 return CANNOT_EXEC;
         }
         return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -223,10 +226,11 @@ static int run(const struct target *target, char **argv, struct profile **ret, i
                 signal(SIGQUIT, SIG_IGN);
                 bool taken_on = is_taken_on(&c, sent[0]);
                 child_let_go(&child, taken_on);
-                int status = child_wait(&child, argv[0]);
+                bool ran;
+                int status = child_wait(&child, argv[0], &ran);
                 pthread_join(thread, NULL);
                 *ret_exit = taken_on ? status : -1;
-                r = profile_of(&c, ret);
+                r = ran || !taken_on ? profile_of(&c, ret) : STATUS_FAILED;
                 buf_free(&c.reply.body);
         }
         child_let_go(&child, false);
@@ -250,6 +254,7 @@ static int finish(const struct record *rec, struct profile *p)
         struct report_options o = report_defaults();
         o.event = rec->event;
         o.max_rows = REPORT_LINES;
+        o.only_self = true;
         int r = report_text(p, &o, STDOUT_FILENO);
         if (r == STATUS_DONE && rec->output && isatty(STDOUT_FILENO))
                 say_note("more: profctl report %s; profctl flamegraph -o FILE.html %s", rec->output,

@@ -14,6 +14,7 @@ struct report_options {
         enum row_order order;
         bool callers, callees;
         bool no_inline;
+        bool only_self;    /* no lines of functions that were never running themselves */
         uint32_t max_rows; /* 0: all */
 };
 

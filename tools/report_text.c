@@ -72,6 +72,9 @@ static int put_table(const struct profile *p, const struct report_options *o, in
         uint32_t n = o->max_rows ? MIN_OF(o->max_rows, t->n)
                      : edges     ? MIN_OF((uint32_t)EDGES_OF_ROWS, t->n)
                                  : t->n;
+        for (uint32_t i = 0; o->only_self && i < n; i++)
+                if (t->row[i].self == 0)
+                        n = i; /* sorted by self */
         layout_init(&layout, t, n, o->keys, columns);
         report_head(p, type, "# ", out);
         buf_adds(out, "#\n#");
@@ -90,7 +93,7 @@ static int put_table(const struct profile *p, const struct report_options *o, in
                 if (r < 0)
                         return r;
         }
-        if (n < t->n)
+        if (n < t->n && !o->only_self)
                 buf_addf(out, "# %u more\n", t->n - n);
         return buf_error(out);
 }

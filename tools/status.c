@@ -200,6 +200,12 @@ int verb_status(int argc, char **argv)
                 return r;
         if (json) {
                 buf_addf(&out, "%s\n", json_object_to_json_string_ext(j, JSON_C_TO_STRING_PRETTY));
+        } else if (json_at(j, "restricted")) {
+                label(&out, "profd");
+                buf_addf(&out, "%s, %s\n", json_at_text(j, "version", "?"),
+                         json_object_get_boolean(json_at(j, "healthy")) ? "sampling" : "not healthy");
+                label(&out, "note");
+                buf_addf(&out, "%s\n", json_at_text(j, "note", ""));
         } else {
                 show_daemon(j, &out);
                 show_events(j, &out);

@@ -4,8 +4,9 @@
  *   @ START SECONDS                  the time, in seconds since the epoch
  *   COMM PID UNIT SAMPLES STACK      samples of 10 ms; UNIT "-": none. STACK is root first, frames separated
  *                                    by ';', each function@object; "outer+inner@object" has `inner` inlined;
- *                                    an object "[...]" is as it is, others are in /usr/bin. function "?" has
- *                                    no name.
+ *                                    an object "[...]" or "/..." is as it is, others are in /usr/bin; behind
+ *                                    a '^' its build ID can follow. function "?" has no name; "name:7" is at
+ *                                    line 7; "...#1f0@" has the address 0x1f0.
  *   misses COMM PID N STACK          N cache misses */
 #include <assert.h>
 #include <inttypes.h>
@@ -20,6 +21,8 @@
 
 #define PERIOD_NS 10000000
 
+static const char *source = "main.c"; /* of all functions */
+
 static uint32_t id(int64_t v)
 {
         assert(v >= 0);
@@ -31,12 +34,16 @@ static uint32_t string(struct profile *p, const char *s)
         return id(profile_string(p, s));
 }
 
-static uint32_t mapping(struct profile *p, const char *object)
+static uint32_t mapping(struct profile *p, char *object)
 {
-        char path[256], build_id[32];
+        char path[256], build_id[64], *given = strchr(object, '^');
 
-        snprintf(path, sizeof(path), "%s%s", *object == '[' ? "" : "/usr/bin/", object);
+        if (given)
+                *given++ = 0;
+        snprintf(path, sizeof(path), "%s%s", strchr("[/", *object) ? "" : "/usr/bin/", object);
         snprintf(build_id, sizeof(build_id), "%016" PRIx64, (uint64_t)hash_bytes(object, strlen(object)));
+        if (given)
+                snprintf(build_id, sizeof(build_id), "%s", given);
         return id(profile_mapping(p, &(struct profile_mapping){.start = 0x1000,
                                                                .limit = 0x100000,
                                                                .file = string(p, path),
@@ -53,13 +60,21 @@ static uint32_t location(struct profile *p, char *frame)
         assert(object);
         *object++ = 0;
         uint32_t m = mapping(p, object);
+        char *hash = strchr(frame, '#');
+        if (hash) {
+                address = strtoull(hash + 1, NULL, 16);
+                *hash = 0;
+        }
         if (!strcmp(frame, "?"))
                 return id(profile_location(p, m, 0x1234, NULL, 0));
         for (char *name; (name = strrchr(frame, '+') ? strrchr(frame, '+') + 1 : frame);) {
-                uint32_t f = id(profile_function(p,
-                                                 &(struct profile_function){.name = string(p, name),
-                                                                            .file = string(p, "main.c")}));
-                line[n++] = (struct profile_line){.function = f, .line = 10};
+                char *colon = strrchr(name, ':');
+                int64_t at = colon && colon > name && colon[-1] != ':' ? atoll(colon + 1) : 10;
+                if (at != 10)
+                        *colon = 0;
+                uint32_t f = id(profile_function(p, &(struct profile_function){.name = string(p, name),
+                                                                               .file = string(p, source)}));
+                line[n++] = (struct profile_line){.function = f, .line = at};
                 if (name == frame)
                         break;
                 name[-1] = 0;
@@ -117,7 +132,9 @@ int main(int argc, char **argv)
         _cleanup_profile_ struct profile *p = NULL;
         char line[4096];
 
-        assert(argc == 2 && profile_new(&p) == 0);
+        assert((argc == 2 || argc == 3) && profile_new(&p) == 0);
+        if (argc == 3)
+                source = argv[2];
         id(profile_type(p, "samples", "count"));
         id(profile_type(p, "cpu", "nanoseconds"));
         id(profile_type(p, "cache-misses", "count"));
