@@ -1,0 +1,128 @@
+#include "tests/e2e/truth_names.h"
+
+#include <fcntl.h>
+#include <gelf.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_FILES 64
+
+struct symbol {
+        uint64_t start, size;
+        char *name;
+};
+
+struct file {
+        char *path;
+        struct symbol *symbol;
+        size_t n;
+};
+
+struct truth_names {
+        struct file file[MAX_FILES];
+        size_t n;
+};
+
+struct truth_names *truth_names_new(void)
+{
+        elf_version(EV_CURRENT);
+        return calloc(1, sizeof(struct truth_names));
+}
+
+void truth_names_free(struct truth_names *names)
+{
+        for (size_t i = 0; i < names->n; i++) {
+                for (size_t k = 0; k < names->file[i].n; k++)
+                        free(names->file[i].symbol[k].name);
+                free(names->file[i].symbol);
+                free(names->file[i].path);
+        }
+        free(names);
+}
+
+static int by_start(const void *a, const void *b)
+{
+        const struct symbol *x = a, *y = b;
+
+        return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static void read_table(struct file *f, Elf *elf, Elf_Scn *scn, const GElf_Shdr *header)
+{
+        Elf_Data *data = elf_getdata(scn, NULL);
+        size_t n = header->sh_entsize ? header->sh_size / header->sh_entsize : 0;
+
+        f->symbol = calloc(n + 1, sizeof(*f->symbol));
+        for (size_t i = 0; data && f->symbol && i < n; i++) {
+                GElf_Sym sym;
+                const char *name;
+
+                if (!gelf_getsym(data, (int)i, &sym) || sym.st_shndx == SHN_UNDEF || !sym.st_value)
+                        continue;
+                /* Hand-written code has symbols without a type. */
+                if (GELF_ST_TYPE(sym.st_info) != STT_FUNC && GELF_ST_TYPE(sym.st_info) != STT_NOTYPE)
+                        continue;
+                name = elf_strptr(elf, header->sh_link, sym.st_name);
+                if (name && *name && name[0] != '$')
+                        f->symbol[f->n++] = (struct symbol){
+                                        .start = sym.st_value, .size = sym.st_size, .name = strdup(name)};
+        }
+        qsort(f->symbol, f->n, sizeof(*f->symbol), by_start);
+}
+
+static void read_file(struct file *f)
+{
+        int fd = open(f->path, O_RDONLY | O_CLOEXEC);
+        Elf *elf = fd >= 0 ? elf_begin(fd, ELF_C_READ, NULL) : NULL;
+        static const uint32_t types[] = {SHT_SYMTAB, SHT_DYNSYM};
+
+        for (size_t i = 0; elf && i < 2 && !f->n; i++) {
+                Elf_Scn *scn = NULL;
+                GElf_Shdr header;
+
+                free(f->symbol);
+                f->symbol = NULL;
+                while (!f->symbol && (scn = elf_nextscn(elf, scn)))
+                        if (gelf_getshdr(scn, &header) && header.sh_type == types[i])
+                                read_table(f, elf, scn, &header);
+        }
+        if (elf)
+                elf_end(elf);
+        if (fd >= 0)
+                close(fd);
+}
+
+const char *truth_name(struct truth_names *names, const char *path, uint64_t address)
+{
+        struct file *f = NULL;
+        size_t low = 0, high;
+
+        for (size_t i = 0; i < names->n; i++)
+                if (strcmp(names->file[i].path, path) == 0)
+                        f = &names->file[i];
+        if (!f) {
+                if (names->n == MAX_FILES)
+                        return NULL;
+                f = &names->file[names->n++];
+                f->path = strdup(path);
+                read_file(f);
+        }
+        high = f->n;
+        while (low < high) {
+                size_t middle = low + (high - low) / 2;
+
+                if (f->symbol[middle].start <= address)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+        /* Of several that begin there, one with a size says how far it goes. */
+        for (size_t i = low; i-- > 0 && low - i < 8;) {
+                const struct symbol *s = &f->symbol[i];
+
+                if (address - s->start < (s->size ? s->size : 64))
+                        return s->name;
+        }
+        return NULL;
+}

@@ -1,0 +1,15 @@
+/* Names by the symbol tables of ELF files, read with libelf: shares no code with what is tested. */
+#ifndef TESTS_E2E_TRUTH_NAMES_H
+#define TESTS_E2E_TRUTH_NAMES_H
+
+#include <stdint.h>
+
+struct truth_names;
+
+struct truth_names *truth_names_new(void);
+void truth_names_free(struct truth_names *n);
+
+/* The function that covers an ELF address of a file; NULL: none is known. Lives as long as `n`. */
+const char *truth_name(struct truth_names *n, const char *path, uint64_t address);
+
+#endif
