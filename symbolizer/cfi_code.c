@@ -105,7 +105,7 @@ static void init_x86(struct finder *f, const struct elf_section *s)
         uint32_t at = HAS(b, 0, 0xf3, 0x0f, 0x1e, 0xfa) ? 4 : 0; /* endbr64 */
         uint32_t prologue, epilogue;
 
-        if (HAS(b, at, 0x48, 0x83, 0xec, 0x08) && b.size >= 13 &&
+        if (HAS(b, at, 0x48, 0x83, 0xec, 0x08) && b.size >= at + 9 &&
             HAS(b, b.size - 5, 0x48, 0x83, 0xc4, 0x08, 0xc3)) { /* sub $8, %rsp ... add $8, %rsp; ret */
                 prologue = at + 4;
                 epilogue = (uint32_t)b.size - 1;

@@ -53,6 +53,7 @@ int main(int argc, char **argv)
         for (unsigned i = depth + 1; i-- > 0;)
                 printf(";%s", names[i % 3]);
         printf(";main;" TRUTH_START "\n");
+        TRUTH_CLOCK();
         truth_ready();
         while (truth_now() < end)
                 sink = small(depth, sink);

@@ -19,6 +19,7 @@ TRUTH_FRAME void bind(const char *path)
         }
         sink = work(sink);
         dlclose(object);
+        TRUTH_KEEP();
 }
 
 int main(int argc, char **argv)
@@ -28,6 +29,7 @@ int main(int argc, char **argv)
         printf("pid %d\n", getpid());
         printf("chain *;bind;main;" TRUTH_START "\n");
         printf("chain *;lazy_work;bind;main;" TRUTH_START "\n");
+        TRUTH_CLOCK();
         truth_ready();
         while (truth_now() < end)
                 bind(argc > 2 ? argv[2] : "");

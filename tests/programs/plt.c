@@ -23,6 +23,7 @@ int main(int argc, char **argv)
         printf("chain plt_inner;plt_d;calls;main;" TRUTH_START "\n");
         printf("chain ?;calls;main;" TRUTH_START "\n");       /* the stub */
         printf("chain ?;plt_d;calls;main;" TRUTH_START "\n"); /* the library's own */
+        TRUTH_CLOCK();
         truth_ready();
         while (truth_now() < end)
                 sink = calls(sink);

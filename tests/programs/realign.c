@@ -55,6 +55,7 @@ int main(int argc, char **argv)
         for (int i = 0; i <= DEPTH; i++)
                 printf(";grows");
         printf(";aligned;main;" TRUTH_START "\n");
+        TRUTH_CLOCK();
         truth_ready();
         while (truth_now() < end)
                 sink = aligned(20);

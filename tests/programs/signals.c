@@ -56,7 +56,7 @@ int main(int argc, char **argv)
         printf("chain burn;work;main;" TRUTH_START "\n");
         /* ?: the C library's trampoline; *: wherever it was, the vDSO included */
         printf("chain burn;in_handler;handler;?;*;main;" TRUTH_START "\n");
-        printf("chain *;main;" TRUTH_START "\n"); /* the clock */
+        TRUTH_CLOCK();
         truth_ready();
         sigaction(SIGALRM, &action, NULL);
         setitimer(ITIMER_REAL, &every, NULL);

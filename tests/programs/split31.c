@@ -24,6 +24,7 @@ int main(int argc, char **argv)
         printf("pid %d\n", getpid());
         printf("chain hot_three;main;" TRUTH_START "\n");
         printf("chain hot_one;main;" TRUTH_START "\n");
+        TRUTH_CLOCK();
         truth_ready();
         while (truth_now() < end) {
                 double before = truth_cpu();

@@ -349,6 +349,7 @@ static void test_code_known_by_its_bytes(void **state)
 {
         static const uint8_t init[] = {0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x83, 0xec, 0x08, 0xe8,
                                        0,    0,    0,    0,    0x48, 0x83, 0xc4, 0x08, 0xc3};
+        static const uint8_t fini[] = {0x48, 0x83, 0xec, 0x08, 0x48, 0x83, 0xc4, 0x08, 0xc3};
         static const uint8_t plt[48] = {0xff, 0x35, 0,    0,    0, 0, 0xff, 0x25, 0,    0, 0, 0, 0x0f, 0x1f,
                                         0x40, 0,    0xff, 0x25, 0, 0, 0,    0,    0x68, 0, 0, 0, 0,    0xe9};
         static const uint8_t trampoline[] = {0xc3, 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
@@ -360,6 +361,11 @@ static void test_code_known_by_its_bytes(void **state)
                          .data = init,
                          .size = sizeof(init),
                          .flags = SHF_EXECINSTR},
+                        {.name = ".fini",
+                         .address = T + 0x1080,
+                         .data = fini,
+                         .size = sizeof(fini),
+                         .flags = SHF_EXECINSTR},
                         {.name = ".plt",
                          .address = T + 0x1100,
                          .data = plt,
@@ -370,13 +376,13 @@ static void test_code_known_by_its_bytes(void **state)
         struct table x;
 
         image_fde(&eh, 1, cie, T + 0x200, 0x20, "", BYTES(0x0e, 16));
-        sections[2].data = eh.data;
-        sections[2].size = eh.len;
+        sections[3].data = eh.data;
+        sections[3].size = eh.len;
         assert_int_equal(build(&x,
                                &(struct image_options){.entry = T + 0x1f0,
                                                        .text = trampoline,
                                                        .text_size = sizeof(trampoline)},
-                               sections, 3),
+                               sections, 4),
                          0);
         check_form(x.t);
         assert_kind(&x, T + 0, UNWIND_SIGNAL); /* the return address less one */
@@ -388,6 +394,8 @@ static void test_code_known_by_its_bytes(void **state)
         assert_rule(&x, T + 0x1004, UNWIND_SP, 8, 0, UNWIND_FP_SAME, 0);
         assert_rule(&x, T + 0x1008, UNWIND_SP, 16, 0, UNWIND_FP_SAME, 0);
         assert_rule(&x, T + 0x1011, UNWIND_SP, 8, 0, UNWIND_FP_SAME, 0);
+        assert_rule(&x, T + 0x1084, UNWIND_SP, 16, 0, UNWIND_FP_SAME, 0);
+        assert_rule(&x, T + 0x1088, UNWIND_SP, 8, 0, UNWIND_FP_SAME, 0);
         assert_rule(&x, T + 0x1100, UNWIND_SP, 16, 0, UNWIND_FP_SAME, 0);
         assert_rule(&x, T + 0x1106, UNWIND_SP, 24, 0, UNWIND_FP_SAME, 0);
         assert_rule(&x, T + 0x1110, UNWIND_PLT, 8, 11, UNWIND_FP_SAME, 0);
