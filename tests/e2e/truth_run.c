@@ -215,6 +215,22 @@ static int by_samples(const void *a, const void *b)
         return x->samples > y->samples ? -1 : x->samples < y->samples;
 }
 
+/* What tells why stacks are wrong. */
+static void say_state(struct run *r)
+{
+        uint64_t stats[ABI_STAT_MAX];
+        struct tracker_stats t;
+
+        if (sampler_stats(r->sampler, stats) < 0)
+                return;
+        tracker_stats(r->tracker, &t);
+        printf("  host: %" PRIu64 " samples, %" PRIu64 " deferred (%" PRIu64 " finished, %" PRIu64
+               " hurried, %" PRIu64 " lost), ring full for %" PRIu64 "; records %" PRIu64 ", lost %" PRIu64
+               "; lists %u, no room %" PRIu64 "\n",
+               stats[ABI_STAT_TAKEN], t.deferred, t.deferred_complete, t.deferred_hurried, t.deferred_lost,
+               stats[ABI_STAT_RAWS_FULL], t.records, t.records_lost, t.published, t.no_room);
+}
+
 static bool report(struct run *r, const char *name)
 {
         uint64_t judged = r->exact + r->other + r->wrong;
@@ -226,6 +242,7 @@ static bool report(struct run *r, const char *name)
                " wrong (%.3f %%), %" PRIu64 " without a user stack\n",
                name, r->all, r->exact, r->other, r->wrong,
                judged ? 100.0 * (double)r->wrong / (double)judged : 0.0, r->apart);
+        say_state(r);
         for (uint32_t i = 0; i < r->n_stacks && (r->verbose || shown < 12); i++)
                 if (r->stack[i].wrong || r->verbose) {
                         printf("  %" PRIu64 " %s%s: %.1500s\n", r->stack[i].samples,
