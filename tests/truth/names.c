@@ -1,4 +1,4 @@
-#include "tests/e2e/truth_names.h"
+#include "tests/truth/names.h"
 
 #include <fcntl.h>
 #include <gelf.h>

@@ -1,7 +1,7 @@
 /* The chains that a workload of tests/programs says its stacks have (tests/programs/truth.h), and whether a
  * stack is one of them. */
-#ifndef TESTS_E2E_TRUTH_CHAINS_H
-#define TESTS_E2E_TRUTH_CHAINS_H
+#ifndef TESTS_TRUTH_CHAINS_H
+#define TESTS_TRUTH_CHAINS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "tests/e2e/truth_chains.h"
+#include "tests/truth/chains.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Names by the symbol tables of ELF files, read with libelf: shares no code with what is tested. */
-#ifndef TESTS_E2E_TRUTH_NAMES_H
-#define TESTS_E2E_TRUTH_NAMES_H
+#ifndef TESTS_TRUTH_NAMES_H
+#define TESTS_TRUTH_NAMES_H
 
 #include <stdint.h>
 
