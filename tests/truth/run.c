@@ -1,9 +1,13 @@
-/* truth_run [-f HZ] [-v] SECONDS PROGRAM [ARGUMENT...]: runs a workload of tests/programs under the sampler
- * and the tracker and compares the stack of each sample of it and its children with what the workload says
- * they are.
+/* truth_run [-f HZ] [-v] [-w] SECONDS PROGRAM [ARGUMENT...]: runs a workload of tests/programs under the
+ * sampler and the tracker and compares the stack of each sample of it and its children with what the
+ * workload says they are.
  *
  * Succeeds when at least 99.5 % are exact; when the workload's true share is that, a run fails by chance
- * less often than once in 10,000. Samples in exec and exit, which have no user stack, are counted apart. */
+ * less often than once in 10,000. Samples in exec and exit, which have no user stack, are counted apart. A
+ * run in which the host kept the tracker from its work is repeated.
+ *
+ * With -w the workload's tables are loaded before: for stacks that do not fit into what is copied of one
+ * while a table is on its way. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -32,6 +36,9 @@
 #define ATTEMPTS    3   /* on a host so busy that the tracker cannot keep up */
 #define SIGMAS      4.0 /* of a share of WRONG_SHARE: once in 30,000 */
 #define DRAIN_NS    (500 * NSEC_PER_MSEC)
+/* How soon a new process is known, at the latest. */
+#define TURN_MS     3
+#define WARM_NS     (300 * NSEC_PER_MSEC)
 #define SETTLE_NS   (30 * NSEC_PER_SEC)
 #define PATIENCE_NS (20 * NSEC_PER_SEC) /* beyond the workload's time */
 
@@ -335,7 +342,7 @@ static int watch(struct run *r, FILE *output, double seconds)
                         kill(r->child, SIGKILL);
                         return -ETIME;
                 }
-                k = turn(r, 50);
+                k = turn(r, TURN_MS);
                 if (k >= 0 && now_monotonic_ns() >= next) {
                         k = drain(r);
                         next = now_monotonic_ns() + DRAIN_NS;
@@ -382,6 +389,24 @@ static enum outcome attempt(struct run *r, char **argv, double seconds)
         return outcome;
 }
 
+/* Runs the workload unjudged until its tables are there, and leaves it stopped, so that they stay. */
+static pid_t warm_up(struct run *r, char **argv)
+{
+        uint64_t end = now_monotonic_ns() + WARM_NS;
+        int go = -1, fd = -1;
+        pid_t pid = start(argv, &go, &fd);
+
+        if (pid > 0 && write(go, "x", 1) == 1)
+                while (now_monotonic_ns() < end && turn(r, 20) >= 0)
+                        ;
+        if (pid > 0)
+                kill(pid, SIGSTOP);
+        close(go);
+        if (settle(r) >= 0 && drain(r) >= 0)
+                (void)drain(r);
+        return pid;
+}
+
 static void forget(struct run *r)
 {
         for (uint32_t i = 0; i < r->n_stacks; i++)
@@ -397,16 +422,20 @@ int main(int argc, char **argv)
         uint32_t frequency = 499;
         enum outcome outcome = BAD;
         char *seconds;
+        bool warm = false;
+        pid_t warmer = 0;
         int option, k;
 
         setvbuf(stdout, NULL, _IOLBF, 0);
-        while ((option = getopt(argc, argv, "+f:v")) != -1)
+        while ((option = getopt(argc, argv, "+f:vw")) != -1)
                 if (option == 'f')
                         frequency = (uint32_t)atoi(optarg);
                 else if (option == 'v')
                         r.verbose = true;
+                else if (option == 'w')
+                        warm = true;
         if (argc - optind < 2) {
-                fprintf(stderr, "usage: %s [-f HZ] [-v] SECONDS PROGRAM [ARGUMENT...]\n", argv[0]);
+                fprintf(stderr, "usage: %s [-f HZ] [-v] [-w] SECONDS PROGRAM [ARGUMENT...]\n", argv[0]);
                 return 2;
         }
         if (geteuid() != 0) {
@@ -427,6 +456,8 @@ int main(int argc, char **argv)
         seconds = argv[optind];
         argv[optind] = argv[optind + 1]; /* PROGRAM SECONDS ARGUMENT... */
         argv[optind + 1] = seconds;
+        if (warm)
+                warmer = warm_up(&r, argv + optind);
         for (int i = 0; i < ATTEMPTS; i++) {
                 outcome = attempt(&r, argv + optind, atof(seconds));
                 if (outcome != BUSY)
@@ -436,6 +467,10 @@ int main(int argc, char **argv)
         }
         if (outcome == BUSY)
                 printf("skipped: the host was too busy each time\n");
+        if (warmer > 0) {
+                kill(warmer, SIGKILL);
+                waitpid(warmer, NULL, 0);
+        }
         tracker_free(r.tracker);
         symclient_free(r.symbols);
         sampler_free(r.sampler);
