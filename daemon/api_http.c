@@ -160,8 +160,9 @@ static const char *no_room(struct api *a, const struct api_request *r, unsigned 
         return NULL;
 }
 
-/* Hands the request on and suspends its connection, in one step: nobody can resume it before. */
-static void hand_on(struct api *a, struct api_request *r, bool to_main)
+/* Hands the request on and suspends its connection, in one step: nobody can resume it before. True: it is
+ * another thread's now, which may have ended it already. */
+static bool hand_on(struct api *a, struct api_request *r, bool to_main)
 {
         unsigned status;
 
@@ -184,6 +185,7 @@ static void hand_on(struct api *a, struct api_request *r, bool to_main)
                 api_to_main(a, r);
         else
                 api_to_work(a, r);
+        return !why;
 }
 
 static void reply_index(struct api_request *r)
@@ -220,8 +222,8 @@ static enum api_route find_route(const char *url, char window[STORE_ID_SIZE])
         return ROUTE_NONE;
 }
 
-/* The first step: who asks, and what. */
-static void begin(struct api *a, struct api_request *r, const char *url)
+/* The first step: who asks, and what. True: handed on; false: answered. */
+static bool begin(struct api *a, struct api_request *r, const char *url)
 {
         char why[256];
 
@@ -229,7 +231,7 @@ static void begin(struct api *a, struct api_request *r, const char *url)
                 api_reply_text(r, MHD_HTTP_UNAUTHORIZED,
                                "send \"Authorization: Bearer TOKEN\" with a token of "
                                "TokenFile=, or a client certificate");
-                return;
+                return false;
         }
         r->peer = r->connection->tcp ? (struct api_peer){.all = true} : r->connection->peer;
         r->route = find_route(url, r->window);
@@ -238,12 +240,12 @@ static void begin(struct api *a, struct api_request *r, const char *url)
                                "there is no such path; there are /debug/pprof/profile, "
                                "/api/v1/profile, /api/v1/windows, /api/v1/status, /metrics and "
                                "/healthz");
-                return;
+                return false;
         }
         if (r->route == ROUTE_SCRAPE || r->route == ROUTE_PROFILE || r->route == ROUTE_WINDOWS) {
                 if (api_query_read(r, r->mhd, why, sizeof(why)) < 0) {
                         api_reply_text(r, MHD_HTTP_BAD_REQUEST, "%s", why);
-                        return;
+                        return false;
                 }
         }
         if (!r->peer.all && (r->route == ROUTE_METRICS || r->route == ROUTE_WINDOW)) {
@@ -251,19 +253,18 @@ static void begin(struct api *a, struct api_request *r, const char *url)
                                "this is about all users' processes: ask as root or as a member of profd's "
                                "group; "
                                "the samples of your own are at /api/v1/profile");
-                return;
+                return false;
         }
         switch (r->route) {
         case ROUTE_INDEX:
                 reply_index(r);
-                break;
+                return false;
         case ROUTE_HEALTH:
         case ROUTE_METRICS:
         case ROUTE_STATUS:
-                hand_on(a, r, true);
-                break;
+                return hand_on(a, r, true);
         default:
-                hand_on(a, r, is_collection(r));
+                return hand_on(a, r, is_collection(r));
         }
 }
 
@@ -312,9 +313,9 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
                 api_reply_text(r, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET: nothing can be changed here");
         else if (has_body(mhd))
                 api_reply_text(r, MHD_HTTP_CONTENT_TOO_LARGE, "a GET has no body here");
-        else
-                begin(a, r, url);
-        return r->suspended ? MHD_YES : send_reply(a, r);
+        else if (begin(a, r, url))
+                return MHD_YES;
+        return send_reply(a, r);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,

@@ -148,6 +148,11 @@ void help_server_close(struct help_server *h)
         help_remove(h->dir);
 }
 
+const struct api_collect *help_last(const struct help_server *h)
+{
+        return atomic_load(&h->collected) ? &h->last : NULL; /* counted after it was written */
+}
+
 /* -- the client -- */
 
 void help_reply_free(struct help_reply *r)

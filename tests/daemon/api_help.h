@@ -29,12 +29,15 @@ struct help_server {
         struct help_live live[HELP_MAX_LIVE]; /* the thread's own */
         atomic_uint n_live, collected, cancelled;
         atomic_uint live_samples; /* of the profile a collection is answered with */
-        struct api_collect last;  /* the newest collection; texts are not kept */
+        struct api_collect last;  /* the newest collection, see help_last() */
 };
 
 void help_server_open(struct help_server *h); /* directory and store, with windows at T0 and T0 + 60 */
 int help_server_start(struct help_server *h); /* config may be changed between the two */
 void help_server_close(struct help_server *h);
+
+/* The newest collection asked for; its texts are gone. */
+const struct api_collect *help_last(const struct help_server *h);
 
 struct help_reply {
         unsigned status; /* 0: no HTTP answer */

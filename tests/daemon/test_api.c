@@ -234,12 +234,12 @@ static void test_ops_get_what_was_asked(void **state)
 
         help_get(h->socket, "/api/v1/profile?seconds=0.2&pid=77&threads=1&side=user&follow=12", "", &r);
         assert_int_equal(r.status, 200);
-        assert_int_equal(h->last.duration_ns, 200000000);
-        assert_int_equal(h->last.selection.pid, 77);
-        assert_int_equal(h->last.selection.side, SELECT_USER_ONLY);
-        assert_int_equal(h->last.follow_pid, 12);
-        assert_true(h->last.threads);
-        assert_true(h->last.peer.all);
+        assert_int_equal(help_last(h)->duration_ns, 200000000);
+        assert_int_equal(help_last(h)->selection.pid, 77);
+        assert_int_equal(help_last(h)->selection.side, SELECT_USER_ONLY);
+        assert_int_equal(help_last(h)->follow_pid, 12);
+        assert_true(help_last(h)->threads);
+        assert_true(help_last(h)->peer.all);
 }
 
 static void wait_for(atomic_uint *counter, unsigned value)
@@ -449,8 +449,8 @@ static void test_a_user_gets_all_of_their_own(void **state)
         assert_true(c->n_samples > 0);
         _cleanup_free_ char *z = help_dump(c);
         assert_null(strstr(z, "opend"));
-        assert_false(h->last.peer.all);
-        assert_int_equal(h->last.peer.uid, SECRET_UID);
+        assert_false(help_last(h)->peer.all);
+        assert_int_equal(help_last(h)->peer.uid, SECRET_UID);
         /* A user without any sample, and one whose uid would match a missing label. */
         _cleanup_reply_ struct help_reply nobody;
         help_get_as(h->socket, "/api/v1/profile?since=1", 65534, 65534, -1, &nobody);
@@ -471,13 +471,13 @@ static int set_up_group(void **state)
 static void test_members_of_the_group_see_all(void **state)
 {
         struct help_server *h = *state;
-        _cleanup_reply_ struct help_reply no, primary, supplementary;
+        _cleanup_reply_ struct help_reply no, other, primary, supplementary;
 
         need_root();
         help_get_as(h->socket, "/metrics", OPEN_UID, OPEN_UID, -1, &no);
         assert_int_equal(no.status, 403);
-        help_get_as(h->socket, "/metrics", OPEN_UID, OPEN_UID, GROUP, &no);
-        assert_int_equal(no.status, 403);
+        help_get_as(h->socket, "/metrics", OPEN_UID, OPEN_UID, GROUP, &other);
+        assert_int_equal(other.status, 403);
         help_get_as(h->socket, "/metrics", OPEN_UID, 4, -1, &primary);
         assert_int_equal(primary.status, 200);
         help_get_as(h->socket, "/metrics", OPEN_UID, OPEN_UID, 4, &supplementary);
@@ -517,7 +517,8 @@ static void test_malformed_requests_are_survived(void **state)
                 _cleanup_reply_ struct help_reply ok;
                 int fd = help_connect(h->socket);
                 assert_true(fd >= 0);
-                struct timeval patience = {.tv_usec = 300000}; /* some wait for more, until they are cut off */
+                struct timeval patience = {
+                                .tv_usec = 300000}; /* some wait for more, until they are cut off */
                 setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
                 send(fd, cases[i].text, cases[i].n, MSG_NOSIGNAL);
                 shutdown(fd, SHUT_WR);

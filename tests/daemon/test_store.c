@@ -560,11 +560,9 @@ static void test_a_damaged_merged_window_gives_way_to_its_sources(void **state)
 struct race {
         struct fixture *f;
         atomic_bool stop;
-        uint64_t windows; /* put so far, each of the same number of samples */
-        _Atomic uint64_t put;
         int64_t each;
-        uint64_t queries;
-        bool failed;
+        _Atomic uint64_t queries;
+        atomic_bool failed;
 };
 
 /* Queries of the finished hours must give the same at any time. */
