@@ -1,8 +1,8 @@
 /* exec_cost [SECONDS [RATE]]: CPU that following processes takes, per exec.
  *
- * A child starts RATE short-lived processes a second (/bin/true) for SECONDS; the tracker follows them as in the
- * daemon, polled each 100 ms and drained each second, without sampling. Its CPU time over the same time without
- * the load is taken off. Prints one line. */
+ * A child starts RATE short-lived processes a second (/bin/true) for SECONDS; the tracker follows them as in
+ * the daemon, polled each 100 ms and drained each second, without sampling. Its CPU time over the same time
+ * without the load is taken off. Prints one line. */
 #include <errno.h>
 #include <signal.h>
 #include <spawn.h>
@@ -32,14 +32,14 @@ static uint64_t cpu_ns(void)
 
 static void sleep_until(uint64_t ns)
 {
-        struct timespec t = { .tv_sec = (time_t)(ns / NSEC_PER_SEC), .tv_nsec = (long)(ns % NSEC_PER_SEC) };
+        struct timespec t = {.tv_sec = (time_t)(ns / NSEC_PER_SEC), .tv_nsec = (long)(ns % NSEC_PER_SEC)};
 
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
 
 static void load(unsigned rate)
 {
-        char *const argv[] = { "/bin/true", NULL };
+        char *const argv[] = {"/bin/true", NULL};
         uint64_t next = now_monotonic_ns();
         pid_t pid;
 
@@ -76,10 +76,12 @@ static uint64_t follow(struct tracker *t, unsigned seconds)
 
 int main(int argc, char **argv)
 {
-        unsigned seconds = argc > 1 ? (unsigned)atoi(argv[1]) : 5, rate = argc > 2 ? (unsigned)atoi(argv[2]) : 200;
-        static const char *const events[] = { "cpu-clock" };
-        struct sampler_config config = { .events = events, .n_events = 1, .frequency = 99, .memory = 64 << 20 };
-        struct symclient_options options = { 0 };
+        unsigned seconds = argc > 1 ? (unsigned)atoi(argv[1]) : 5,
+                 rate = argc > 2 ? (unsigned)atoi(argv[2]) : 200;
+        static const char *const events[] = {"cpu-clock"};
+        struct sampler_config config = {
+                        .events = events, .n_events = 1, .frequency = 99, .memory = 64 << 20};
+        struct symclient_options options = {0};
         struct symclient *symbols;
         struct sampler *sampler;
         struct tracker *tracker;
@@ -113,11 +115,13 @@ int main(int argc, char **argv)
         waitpid(pid, NULL, 0);
 
         double execs = (double)(after.execs - before.execs);
-        printf("exec_cost: %.0f execs/s, %.1f us CPU per exec (%.1f records each), idle %.2f ms/s, start %.2f ms "
+        printf("exec_cost: %.0f execs/s, %.1f us CPU per exec (%.1f records each), idle %.2f ms/s, start "
+               "%.2f ms "
                "for %u processes, %.0f KiB state, lost %llu\n",
                execs / seconds, ((double)busy - (double)idle) / execs / 1e3,
-               (double)(after.records - before.records) / execs, (double)idle / seconds / 1e6, (double)start / 1e6,
-               before.processes, (double)after.memory / 1024, (unsigned long long)after.records_lost);
+               (double)(after.records - before.records) / execs, (double)idle / seconds / 1e6,
+               (double)start / 1e6, before.processes, (double)after.memory / 1024,
+               (unsigned long long)after.records_lost);
         tracker_free(tracker);
         sampler_free(sampler);
         symclient_free(symbols);

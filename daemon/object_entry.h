@@ -48,6 +48,7 @@ struct object_entry {
         bool looking;
         bool republish;    /* lists that refer to it are out of date */
         uint64_t retry_ns; /* not before */
+        uint64_t again_ns; /* not before: the table once more, because only parts of it were loaded */
         uint64_t used_ns;  /* a frame or a mapping last referred to it */
         uint32_t used_tick;
         struct unwind_index *index;     /* NULL: no tables */

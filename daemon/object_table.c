@@ -20,7 +20,11 @@
 #define RETRY_NS        (1 * NSEC_PER_SEC) /* after a file was found nowhere */
 #define NO_ROOM_NS      (10 * NSEC_PER_SEC)
 #define IDLE_NS         (300 * NSEC_PER_SEC) /* an object outlives its last process by this */
-#define MAX_VDSO        (64u << 10)
+/* A table of which only parts fit is asked for again at most so often that making it takes about a hundredth
+ * of a CPU. */
+#define AGAIN_MIN_NS     NSEC_PER_SEC
+#define AGAIN_PER_ROW_NS 6000u
+#define MAX_VDSO         (64u << 10)
 
 /* Frames that were drained are read before the drain after the next. */
 #define GRACE_TICKS 3
@@ -309,6 +313,7 @@ static void on_table(void *ctx, int err, const struct sym_table *table)
                 return;
         }
         o->object.rows = table->n_rows;
+        o->again_ns = now_monotonic_ns() + MAX_OF(AGAIN_MIN_NS, (uint64_t)table->n_rows * AGAIN_PER_ROW_NS);
         int r = unwind_index_load(t->tables, o->index, table);
         if (r > 0) {
                 o->table_state = OBJECT_TABLE_LOADED;
@@ -332,10 +337,13 @@ static enum object_answer request_table(struct object_table *t, struct object_en
         return o->table_state == OBJECT_TABLE_REQUESTED ? OBJECT_WAIT : OBJECT_HAVE;
 }
 
-enum object_answer object_table_need_rows(struct object_table *t, struct object_entry *o, uint64_t address)
+enum object_answer object_table_need_rows(struct object_table *t, struct object_entry *o, uint64_t address,
+                                          uint64_t now_ns)
 {
         if (!o->index || !unwind_index_want(t->tables, o->index, address))
                 return OBJECT_HAVE;
+        if (now_ns < o->again_ns)
+                return OBJECT_WAIT; /* what is wanted meanwhile is loaded together */
         return request_table(t, o);
 }
 

@@ -137,7 +137,7 @@ static enum object_answer ask(struct deferred *d, const struct unwind_twin_resul
         enum object_answer a = object_table_need(d->parts.objects, r->missing, now_ns);
 
         if (a == OBJECT_HAVE && r->missing_rows)
-                a = object_table_need_rows(d->parts.objects, r->missing, r->missing_address);
+                a = object_table_need_rows(d->parts.objects, r->missing, r->missing_address, now_ns);
         return a;
 }
 

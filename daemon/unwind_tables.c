@@ -291,13 +291,17 @@ bool unwind_index_place(const struct unwind_index *x, uint64_t address, struct u
         return true;
 }
 
-/* Of the other objects the one not seen for longest; NULL when all were seen since the last drain. */
+/* What walks in the kernel touched is known when they are drained: an object is cold when no drain has told
+ * of it for so many ticks. */
+#define COLD_TICKS 2
+
+/* Of the other objects the one not seen for longest; NULL when none is cold. */
 static struct unwind_index *coldest(struct unwind_tables *t, const struct unwind_index *but)
 {
         struct unwind_index *best = NULL;
 
         for (struct unwind_index *x = t->first; x; x = x->next)
-                if (x != but && x->n_loaded && x->touched != t->tick &&
+                if (x != but && x->n_loaded && t->tick - x->touched >= COLD_TICKS &&
                     (!best || t->tick - x->touched > t->tick - best->touched))
                         best = x;
         return best;

@@ -59,7 +59,7 @@ static void test_no_unit_has_two_owners(void **state)
         enum { N = 500, RUNS = 64 };
         struct run {
                 uint32_t first, n;
-        } run[RUNS] = { 0 };
+        } run[RUNS] = {0};
         int owner[N];
         struct unwind_space *s;
         uint32_t used = 0;
@@ -102,7 +102,7 @@ static void test_each_rule_has_one_number(void **state)
         uint32_t budget = 100000;
 
         assert_int_equal(unwind_rules_new(&r, rule), 0);
-        struct unwind_rule a = { .kind_fp = UNWIND_SP, .cfa_offset = 16 }, b = a;
+        struct unwind_rule a = {.kind_fp = UNWIND_SP, .cfa_offset = 16}, b = a;
         b.aux = -2;
         uint16_t ida = unwind_rules_id(r, &a, &budget), idb = unwind_rules_id(r, &b, &budget);
         assert_true(ida >= UNWIND_RULE_FIRST);
@@ -131,10 +131,10 @@ static void test_each_rule_has_one_number(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_runs_come_back_after_two_ticks),
-                cmocka_unit_test(test_runs_do_not_cross_borders_nor_the_usable_part),
-                cmocka_unit_test(test_no_unit_has_two_owners),
-                cmocka_unit_test(test_each_rule_has_one_number),
+                        cmocka_unit_test(test_runs_come_back_after_two_ticks),
+                        cmocka_unit_test(test_runs_do_not_cross_borders_nor_the_usable_part),
+                        cmocka_unit_test(test_no_unit_has_two_owners),
+                        cmocka_unit_test(test_each_rule_has_one_number),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,11 +19,13 @@
 
 struct rig *rig_new(uint32_t frequency, uint64_t table_memory)
 {
-        static const char *const events[] = { "cpu-clock" };
-        struct symclient_options options = { 0 };
-        struct sampler_config config = {
-                .events = events, .n_events = 1, .frequency = frequency, .memory = 128 << 20, .drain_ms = 500
-        };
+        static const char *const events[] = {"cpu-clock"};
+        struct symclient_options options = {0};
+        struct sampler_config config = {.events = events,
+                                        .n_events = 1,
+                                        .frequency = frequency,
+                                        .memory = 128 << 20,
+                                        .drain_ms = 500};
         struct rig *r = calloc(1, sizeof(*r));
         struct unwind_maps maps;
 
@@ -88,13 +90,13 @@ static int on_row(void *ctx, const struct sample_row *from)
         }
         struct rig_row *row = &r->row[r->n++];
         *row = (struct rig_row){
-                .pid = from->key->tgid,
-                .start_ns = from->key->start_ns,
-                .walk = from->key->walk,
-                .samples = from->samples,
-                .deferred = r->deferred,
-                .n = from->n_user,
-                .frame = calloc(from->n_user + 1, sizeof(*row->frame)),
+                        .pid = from->key->tgid,
+                        .start_ns = from->key->start_ns,
+                        .walk = from->key->walk,
+                        .samples = from->samples,
+                        .deferred = r->deferred,
+                        .n = from->n_user,
+                        .frame = calloc(from->n_user + 1, sizeof(*row->frame)),
         };
         memcpy(row->comm, from->key->comm, sizeof(row->comm));
         row->comm[sizeof(row->comm) - 1] = 0;
@@ -103,10 +105,10 @@ static int on_row(void *ctx, const struct sample_row *from)
                 uint32_t id = ABI_FRAME_OBJECT(from->user[i]);
                 const struct object *o = id ? tracker_object(r->tracker, id) : NULL;
                 row->frame[i] = (struct rig_frame){
-                        .object = id,
-                        .path = o ? keep_path(r, o->path) : "",
-                        .named = o && o->symbols,
-                        .address = ABI_FRAME_ADDRESS(from->user[i]),
+                                .object = id,
+                                .path = o ? keep_path(r, o->path) : "",
+                                .named = o && o->symbols,
+                                .address = ABI_FRAME_ADDRESS(from->user[i]),
                 };
         }
         return 0;
@@ -135,9 +137,9 @@ static void drain(struct rig *r)
 static void turn(struct rig *r, uint64_t *last_drain)
 {
         struct pollfd fds[3] = {
-                { .fd = sampler_fd(r->sampler), .events = POLLIN },
-                { .fd = tracker_fd(r->tracker), .events = POLLIN },
-                { .fd = symclient_fd(r->symbols), .events = POLLIN },
+                        {.fd = sampler_fd(r->sampler), .events = POLLIN},
+                        {.fd = tracker_fd(r->tracker), .events = POLLIN},
+                        {.fd = symclient_fd(r->symbols), .events = POLLIN},
         };
 
         poll(fds, 3, 50);
@@ -214,7 +216,7 @@ static bool row_hits(const struct rig_row *row, const char *path, uint64_t start
 struct rig_count rig_count(const struct rig *r, const char *comm, const char *file, const char *path,
                            const char *function)
 {
-        struct rig_count c = { 0 };
+        struct rig_count c = {0};
         uint64_t start = 0, end = 0;
 
         if (file && !rig_function(file, function, &start, &end))

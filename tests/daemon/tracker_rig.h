@@ -9,10 +9,10 @@
 #include "daemon/tracker.h"
 
 struct rig_frame {
-        uint32_t object;     /* id */
-        const char *path;    /* of the object; "" when there is none */
-        bool named;          /* its file was opened */
-        uint64_t address;    /* ELF address, or in the process */
+        uint32_t object;  /* id */
+        const char *path; /* of the object; "" when there is none */
+        bool named;       /* its file was opened */
+        uint64_t address; /* ELF address, or in the process */
 };
 
 struct rig_row {
@@ -59,8 +59,8 @@ struct rig_count {
         uint64_t deferred;
         uint64_t walk[ABI_WALK_MAX];
 };
-/* Over rows whose comm begins with `comm` (NULL: all): those with a frame in `function` of `file`; `path`: what
- * the object must be called (NULL: the file's own path). */
+/* Over rows whose comm begins with `comm` (NULL: all): those with a frame in `function` of `file`; `path`:
+ * what the object must be called (NULL: the file's own path). */
 struct rig_count rig_count(const struct rig *r, const char *comm, const char *file, const char *path,
                            const char *function);
 
