@@ -12,7 +12,7 @@ const char library_variant[] = {'v', '0' + VARIANT, 0};
 
 void hot_library(double seconds);
 
-__attribute__((noinline, noclone)) void hot_library(double seconds)
+__attribute__((noinline)) void hot_library(double seconds)
 {
         struct timespec t;
         double end;

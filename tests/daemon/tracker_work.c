@@ -35,7 +35,7 @@ static double cpu_seconds(void)
 }
 
 #define HOT(name)                                                                              \
-        __attribute__((noinline, noclone)) static void name(double seconds)                    \
+        __attribute__((noinline)) static void name(double seconds)                             \
         {                                                                                      \
                 double end = cpu_seconds() + seconds;                                          \
                 while (cpu_seconds() < end)                                                    \
