@@ -53,6 +53,7 @@ void symobj_unref(struct symclient *c, struct symobj *o)
         if (c->jit_sought == o)
                 c->jit_sought = NULL; /* what is found is closed then */
         lanes_forget_object(c, o);
+        client_cache_close(c, o);
         if (o->prev)
                 o->prev->next = o->next;
         else
@@ -90,6 +91,8 @@ static void request_free(struct symclient *c, struct request *r)
         names_free(&r->names);
         buf_free(&r->answer);
         free(r->address);
+        free(r->slot);
+        free(r->miss);
         free(r->name);
         free(r);
         symobj_unref(c, o);
@@ -152,7 +155,7 @@ static void call_names(struct request *r)
 {
         const struct names *b = &r->names;
         _cleanup_free_ struct sym_frame *frame = malloc(((size_t)b->n_frames + 1) * sizeof(*frame));
-        _cleanup_free_ struct sym_result *result = malloc(((size_t)b->n_results + 1) * sizeof(*result));
+        _cleanup_free_ struct sym_result *result = malloc((size_t)r->n * sizeof(*result));
 
         if (!frame || !result) {
                 r->fn.names(r->ctx, -ENOMEM, NULL, 0);
@@ -337,14 +340,22 @@ int symclient_names(struct symclient *c, struct symobj *o, const uint64_t *addre
                     sym_names_fn fn, void *ctx)
 {
         _cleanup_free_ uint64_t *copy = NULL;
+        _cleanup_free_ uint32_t *slot = NULL, *miss = NULL;
         struct request *r;
 
         if (n == 0 || n > MAX_ADDRESSES)
                 return -EINVAL;
         copy = reallocarray(NULL, n, sizeof(*copy));
-        r = copy ? request_new(c, o, REQUEST_NAMES, ctx) : NULL;
+        slot = reallocarray(NULL, n, sizeof(*slot));
+        miss = reallocarray(NULL, n, sizeof(*miss));
+        r = copy && slot && miss ? request_new(c, o, REQUEST_NAMES, ctx) : NULL;
         if (!r)
                 return -ENOMEM;
+        for (uint32_t i = 0; i < n; i++)
+                miss[i] = i;
+        r->slot = TAKE_PTR(slot);
+        r->miss = TAKE_PTR(miss);
+        r->n_miss = n;
         memcpy(copy, addresses, n * sizeof(*copy));
         r->fn.names = fn;
         r->address = TAKE_PTR(copy);
@@ -556,6 +567,11 @@ int symclient_new(struct symclient **ret, const struct symclient_options *option
         c->exe_fd = open_worker();
         if (c->exe_fd < 0)
                 return c->exe_fd;
+        r = client_cache_new(c, options);
+        if (r < 0)
+                log_warning("symbolizer: no cache of names in %s: %s; names are looked up anew after each "
+                            "start",
+                            options->cache_dir, strerror(-r));
         *ret = TAKE_PTR(c);
         return 0;
 }
@@ -571,6 +587,7 @@ struct symclient *symclient_free(struct symclient *c)
                 symobj_unref(c, c->objects);
         }
         lanes_free(c);
+        client_cache_free(c);
         finder_free(c->finder);
         for (char **d = c->debug_dirs; d && *d; d++)
                 free(*d);
@@ -590,6 +607,8 @@ void symclient_stats(struct symclient *c, struct symclient_stats *ret)
         *ret = c->stats;
         ret->bad_objects = c->bad.n;
         ret->cpu_ns = ret->memory = 0;
+        if (c->cache)
+                ret->cache_bytes = cache_bytes(c->cache);
         for (uint32_t i = 0; i < N_LANES; i++) {
                 ret->cpu_ns += c->lane[i].ended_cpu_ns + lane_cpu_ns(&c->lane[i]);
                 ret->memory += lane_memory(&c->lane[i]);

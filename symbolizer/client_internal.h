@@ -1,11 +1,12 @@
 /* What the parts of the client share: requests and objects (client.c), the conversation with the workers
- * (client_lane.c), the memory of bad files (bad_files.c). */
+ * (client_lane.c), answers and their checks (answers.c), the use of the cache (client_cache.c). */
 #ifndef SYMBOLIZER_CLIENT_INTERNAL_H
 #define SYMBOLIZER_CLIENT_INTERNAL_H
 
 #include <sys/stat.h>
 
 #include "symbolizer/bad_files.h"
+#include "symbolizer/cache.h"
 #include "symbolizer/client.h"
 #include "symbolizer/finder.h"
 #include "symbolizer/lane.h"
@@ -33,8 +34,12 @@ struct request {
         int error;       /* once finished */
 
         uint64_t *address; /* of names */
-        uint32_t n, n_done;
-        struct names names; /* of the first n_done */
+        uint32_t n;
+        uint32_t *slot; /* of each address, its result in `names` */
+        uint32_t *miss; /* the addresses that the worker is asked for */
+        uint32_t n_miss, n_done;
+        bool looked_up; /* in the cache */
+        struct names names;
         char *name;        /* of functions; NULL: by address[0] */
         struct buf answer; /* with a table or functions, checked */
 };
@@ -60,9 +65,10 @@ struct symobj {
         bool is_jit;
         uint32_t pid; /* of a JIT's process */
         uint32_t ns_pid;
-        uint32_t jit_kind;         /* enum wire_jit_kind; 0: not found yet */
-        uint64_t spent_ns; /* CPU time of workers on its names, */
-        uint64_t n_asked;  /* and the addresses it was spent on */
+        uint32_t jit_kind; /* enum wire_jit_kind; 0: not found yet */
+        struct cache_object *cached;
+        uint64_t spent_ns;         /* CPU time of workers on its names, */
+        uint64_t n_asked;          /* and the addresses it was spent on */
         uint64_t open_in[N_LANES]; /* generation of the lane that has it open */
 };
 
@@ -94,6 +100,7 @@ struct symclient {
         struct symobj *objects;
         uint32_t last_id;
         struct bad_files bad;
+        struct cache *cache; /* NULL: none */
         uint32_t failed_starts;
         uint64_t next_start_ns;
         bool greeted; /* a worker has said hello at least once */
@@ -109,6 +116,19 @@ void request_finish(struct symclient *c, struct request *r, int error);
 void symobj_unref(struct symclient *c, struct symobj *o);
 /* Takes over what is known of its file being bad. */
 void symobj_recall(struct symclient *c, struct symobj *o);
+
+/* -- client_cache.c -- */
+
+int client_cache_new(struct symclient *c, const struct symclient_options *options);
+void client_cache_free(struct symclient *c);
+/* The object's file is opened on first use, and closed with it. */
+void client_cache_close(struct symclient *c, struct symobj *o);
+/* Fills in what is known of a request for an object that is ready. True: it is finished. */
+bool client_cache_look_up(struct symclient *c, struct request *r);
+/* Keeps a new result. */
+void client_cache_add(struct symclient *c, struct symobj *o, uint64_t address, const struct names *from,
+                      uint32_t result, enum name_quality quality);
+void client_cache_add_table(struct symclient *c, const struct request *r);
 
 /* -- client_lane.c -- */
 

@@ -95,10 +95,11 @@ static int send_names(struct symclient *c, uint32_t i, const struct request *r)
 {
         _cleanup_buf_ struct buf b = {};
         struct wire_names head = {.flags = r->obj->no_debug ? WIRE_NO_DEBUG : 0,
-                                  .n = MIN_OF(r->n - r->n_done, (uint32_t)BATCH)};
+                                  .n = MIN_OF(r->n_miss - r->n_done, (uint32_t)BATCH)};
 
         buf_add(&b, &head, sizeof(head));
-        buf_add(&b, r->address + r->n_done, head.n * sizeof(*r->address));
+        for (uint32_t k = 0; k < head.n; k++)
+                buf_add(&b, &r->address[r->miss[r->n_done + k]], sizeof(*r->address));
         if (buf_error(&b) < 0)
                 return buf_error(&b);
         return send_step(c, i, WIRE_NAMES, r->obj->id, b.data, b.len, -1);
@@ -258,14 +259,42 @@ static int on_whole(struct symclient *c, uint32_t i, struct request *r)
                 return -EBADMSG;
         r->answer = l->body;
         l->body = (struct buf){};
+        if (r->kind == REQUEST_TABLE)
+                client_cache_add_table(c, r);
         request_finish(c, r, 0);
         return 0;
+}
+
+/* Takes over results for the addresses that were asked last. */
+static int take_names(struct symclient *c, struct request *r, struct names *got, enum name_quality quality)
+{
+        uint32_t base = r->names.n_results;
+        int e = 0;
+
+        for (uint32_t k = 0; k < got->n_results; k++) {
+                uint32_t at = r->miss[r->n_done + k];
+
+                client_cache_add(c, r->obj, r->address[at], got, k, quality);
+                r->slot[at] = base + k;
+        }
+        if (base == 0) {
+                names_free(&r->names);
+                r->names = *got;
+                *got = (struct names){};
+        } else {
+                for (uint32_t k = 0; k < got->n_results && e == 0; k++)
+                        e = names_copy(&r->names, got, k);
+        }
+        r->obj->n_asked += r->names.n_results - base;
+        r->n_done += r->names.n_results - base;
+        return e;
 }
 
 static int on_names(struct symclient *c, uint32_t i, struct request *r)
 {
         _cleanup_names_ struct names got = {};
         struct lane *l = &c->lane[i];
+        struct wire_named head;
         int e;
 
         if (l->in.error < 0) {
@@ -278,19 +307,15 @@ static int on_names(struct symclient *c, uint32_t i, struct request *r)
                 blame(c, r, -ETIME, true, "takes too long");
                 return 0;
         }
-        e = names_decode(l->body.data, l->body.len, &got);
-        if (e < 0 || got.n_results == 0 || got.n_results > r->n - r->n_done)
+        if (l->body.len < sizeof(head))
                 return -EBADMSG;
-        if (r->n_done == 0 && got.n_results == r->n) {
-                r->names = got;
-                got = (struct names){};
-        } else {
-                for (uint32_t k = 0; k < got.n_results && e == 0; k++)
-                        e = names_copy(&r->names, &got, k);
-        }
-        r->obj->n_asked += r->names.n_results - r->n_done;
-        r->n_done = r->names.n_results;
-        if (e < 0 || r->n_done == r->n) {
+        memcpy(&head, l->body.data, sizeof(head));
+        e = names_decode(l->body.data + sizeof(head), l->body.len - sizeof(head), &got);
+        if (e < 0 || got.n_results == 0 || got.n_results > r->n_miss - r->n_done ||
+            head.quality > NAMES_FROM_DWARF)
+                return -EBADMSG;
+        e = take_names(c, r, &got, (enum name_quality)head.quality);
+        if (e < 0 || r->n_done == r->n_miss) {
                 request_finish(c, r, e);
                 return 0;
         }
@@ -531,7 +556,7 @@ static bool finish_known(struct symclient *c, struct request *r)
         else if (r->kind == REQUEST_OPEN && o->ready)
                 request_finish(c, r, 0);
         else
-                return false;
+                return o->ready && client_cache_look_up(c, r);
         return true;
 }
 

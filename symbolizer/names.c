@@ -169,11 +169,15 @@ int names_add_raw(struct names *b, const char *function, const char *file, uint3
 
 int names_copy(struct names *b, const struct names *from, uint32_t result)
 {
-        struct name_result s = from->result[result];
+        return names_copy_frames(b, from, from->result[result].first, from->result[result].n);
+}
+
+int names_copy_frames(struct names *b, const struct names *from, uint32_t first, uint32_t n)
+{
         int r = names_begin(b);
 
-        for (uint32_t i = 0; i < s.n && r == 0; i++) {
-                struct name_frame f = from->frame[s.first + i];
+        for (uint32_t i = 0; i < n && r == 0; i++) {
+                struct name_frame f = from->frame[first + i];
                 const char *text = from->strings.data;
 
                 r = intern_offset(b, f.function ? text + f.function : NULL, &f.function);
@@ -201,8 +205,10 @@ int names_encode(const struct names *b, struct buf *out)
         return buf_error(out);
 }
 
-static bool frames_are_sound(const struct names *b)
+bool names_are_sound(const struct names *b)
 {
+        if (b->strings.len > 0 && (b->strings.data[0] != 0 || b->strings.data[b->strings.len - 1] != 0))
+                return false;
         for (uint32_t i = 0; i < b->n_frames; i++) {
                 const struct name_frame *f = &b->frame[i];
                 size_t limit = MAX_OF(b->strings.len, (size_t)1);
@@ -243,13 +249,11 @@ int names_decode(const void *data, size_t size, struct names *ret)
         if (head.n_frames > 0)
                 memcpy(b.frame, p, (size_t)head.n_frames * sizeof(*b.frame));
         p += (size_t)head.n_frames * sizeof(*b.frame);
-        if (head.strings > 0 && (p[0] != 0 || p[head.strings - 1] != 0))
-                return -EBADMSG;
         if (head.strings > 0)
                 buf_add(&b.strings, p, head.strings);
         if (buf_error(&b.strings) < 0)
                 return -ENOMEM;
-        if (frames != head.n_frames || !frames_are_sound(&b))
+        if (frames != head.n_frames || !names_are_sound(&b))
                 return -EBADMSG;
         *ret = b;
         b = (struct names){};

@@ -43,6 +43,7 @@ int names_add_raw(struct names *b, const char *function, const char *file, uint3
                   uint32_t function_line, bool inlined);
 /* Copies a result out of another batch as the next one of this. */
 int names_copy(struct names *b, const struct names *from, uint32_t result);
+int names_copy_frames(struct names *b, const struct names *from, uint32_t first, uint32_t n);
 
 /* Appends the batch to `out`; what names_decode() reads. */
 int names_encode(const struct names *b, struct buf *out);
@@ -50,6 +51,9 @@ int names_encode(const struct names *b, struct buf *out);
 /* Copies an encoded batch, all of it checked: -EBADMSG. `ret` is empty before; without its interning tables,
  * so that nothing can be added to it. */
 int names_decode(const void *data, size_t size, struct names *ret);
+
+/* Whether all frames' strings are within the block, and that ends with a NUL. */
+bool names_are_sound(const struct names *b);
 
 /* Points one frame's strings into the batch; valid until it changes. */
 void names_frame(const struct names *b, uint32_t frame, struct sym_frame *ret);

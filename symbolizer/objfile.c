@@ -440,6 +440,14 @@ int objfile_name(struct objfile *o, uint64_t address, bool no_debug, struct name
         return symbol.name ? names_add_raw(names, symbol.name, NULL, 0, 0, false) : 0;
 }
 
+enum name_quality objfile_quality(struct objfile *o, bool no_debug)
+{
+        if (o->dwarf && !no_debug)
+                return NAMES_FROM_DWARF;
+        return o->mini || has_symtab(o->image) || (o->debug && has_symtab(o->debug)) ? NAMES_FROM_SYMTAB
+                                                                                     : NAMES_FROM_DYNSYM;
+}
+
 int objfile_table(struct objfile *o, struct cfi_table **ret)
 {
         if (has_section(o->image, ".eh_frame"))

@@ -5,6 +5,7 @@
 #ifndef SYMBOLIZER_OBJFILE_H
 #define SYMBOLIZER_OBJFILE_H
 
+#include "symbolizer/cache.h"
 #include "symbolizer/cfi.h"
 #include "symbolizer/names.h"
 #include "symbolizer/protocol.h"
@@ -26,6 +27,9 @@ int objfile_table(struct objfile *o, struct cfi_table **ret);
 /* Adds one result to `names`, with no frames when nothing covers the address. Errors are those of memory and
  * budgets; damage in one source leaves the others. */
 int objfile_name(struct objfile *o, uint64_t address, bool no_debug, struct names *names);
+
+/* What names are made from. */
+enum name_quality objfile_quality(struct objfile *o, bool no_debug);
 
 /* Appends the answer to WIRE_FUNCTIONS. */
 int objfile_functions(struct objfile *o, const char *name, uint64_t address, struct buf *out);

@@ -22,7 +22,7 @@ enum wire_type {
         WIRE_OPEN_JIT = 3, /* struct wire_jit, with a descriptor → nothing */
         WIRE_CLOSE = 4,    /* → nothing */
         WIRE_TABLE = 5,    /* → struct wire_table and its arrays */
-        WIRE_NAMES = 6, /* struct wire_names and addresses → names_encode()d results of the first ones */
+        WIRE_NAMES = 6, /* struct wire_names and addresses → struct wire_named, results of the first ones */
         WIRE_FUNCTIONS = 8, /* struct wire_functions → struct wire_function[], text and code */
         WIRE_WANT = 7,  /* worker: struct wire_want → nothing, with a descriptor unless error */
 };
@@ -64,6 +64,12 @@ struct wire_table {
 struct wire_names {
         uint32_t flags, n;
         /* uint64_t address[n] */
+};
+
+struct wire_named {
+        uint32_t quality; /* enum name_quality */
+        uint32_t reserved;
+        /* what names_encode() has made */
 };
 
 struct wire_functions {

@@ -282,6 +282,7 @@ static int do_names(struct worker *w, struct object *o, const struct buf *in, st
 {
         _cleanup_names_ struct names names = {};
         uint64_t start = now_monotonic_ns(), address;
+        struct wire_named named = {};
         struct wire_names head;
         int r;
 
@@ -304,6 +305,9 @@ static int do_names(struct worker *w, struct object *o, const struct buf *in, st
                 if (r < 0)
                         return r;
         }
+        if (o->file)
+                named.quality = objfile_quality(o->file, head.flags & WIRE_NO_DEBUG);
+        buf_add(out, &named, sizeof(named));
         return names_encode(&names, out);
 }
 
