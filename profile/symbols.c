@@ -190,3 +190,29 @@ struct symbols *symbols_free(struct symbols *s)
         free(s);
         return NULL;
 }
+
+int symbols_frames(const struct symbols *s, const struct profile *p, const struct profile_sample *sample,
+                   struct frame_list *ret)
+{
+        ret->n = 0;
+        for (uint32_t i = 0; i < sample->n_locations; i++) {
+                uint32_t l = p->sample_location[sample->first_location + i];
+                uint64_t need = (uint64_t)ret->n + s->first[l + 1] - s->first[l];
+                int r;
+                if ((r = ARRAY_ROOM(ret->frame, ret->cap, need)) < 0 ||
+                    (r = ARRAY_ROOM(ret->location, ret->cap_location, need)) < 0)
+                        return r;
+                for (uint32_t f = s->first[l]; f < s->first[l + 1]; f++) {
+                        ret->frame[ret->n] = f;
+                        ret->location[ret->n++] = l;
+                }
+        }
+        return 0;
+}
+
+void frame_list_free(struct frame_list *l)
+{
+        free(l->frame);
+        free(l->location);
+        *l = (struct frame_list){0};
+}

@@ -38,6 +38,17 @@ struct symbols *symbols_free(struct symbols *s);
 DEFINE_CLEANUP(struct symbols, symbols_free);
 #define _cleanup_symbols_ _cleanup_(symbols_free_cleanup)
 
+/* The frames of one sample, innermost first; a zeroed struct is an empty list. */
+struct frame_list {
+        uint32_t *frame;    /* indices in symbols->frame */
+        uint32_t *location; /* the location of each */
+        uint32_t n, cap, cap_location;
+};
+int symbols_frames(const struct symbols *s, const struct profile *p, const struct profile_sample *sample,
+                   struct frame_list *ret);
+void frame_list_free(struct frame_list *l);
+#define _cleanup_frame_list_ _cleanup_(frame_list_free)
+
 /* The part of a path behind its last '/'. */
 const char *object_base_name(const char *path);
 

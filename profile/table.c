@@ -327,40 +327,23 @@ static int count_sample(struct builder *b, const struct value *v)
 
 struct edges {
         enum table_direction direction;
-        const bool *is_function; /* by symbol: the function asked about */
-        uint32_t *frames;        /* of the sample at hand, innermost first: index in symbols->frame */
-        uint32_t cap_frames;
+        const bool *is_function;  /* by symbol: the function asked about */
+        struct frame_list frames; /* of the sample at hand */
 };
-
-static int64_t flatten(struct builder *b, struct edges *e, const struct profile_sample *sample)
-{
-        const struct symbols *s = b->t->symbols;
-        uint32_t n = 0;
-
-        for (uint32_t i = 0; i < sample->n_locations; i++) {
-                uint32_t l = b->p->sample_location[sample->first_location + i];
-                int r = ARRAY_ROOM(e->frames, e->cap_frames, (uint64_t)n + s->first[l + 1] - s->first[l]);
-                if (r < 0)
-                        return r;
-                for (uint32_t f = s->first[l]; f < s->first[l + 1]; f++)
-                        e->frames[n++] = f;
-        }
-        return n;
-}
 
 static int count_edges(struct builder *b, struct edges *e, const struct value *v)
 {
         const struct symbol_frame *frame = b->t->symbols->frame;
 
-        int64_t n = flatten(b, e, &b->p->sample[v->sample]);
-        if (n < 0)
-                return (int)n;
-        for (int64_t i = 0; i < n; i++) {
-                int64_t other = e->direction == TABLE_CALLERS ? i + 1 : i - 1;
-                if (!e->is_function[frame[e->frames[i]].symbol] || other < 0 || other >= n)
+        int r = symbols_frames(b->t->symbols, b->p, &b->p->sample[v->sample], &e->frames);
+        if (r < 0)
+                return r;
+        for (uint32_t i = 0; i < e->frames.n; i++) {
+                bool is_end = e->direction == TABLE_CALLERS ? i + 1 == e->frames.n : i == 0;
+                if (is_end || !e->is_function[frame[e->frames.frame[i]].symbol])
                         continue;
-                uint32_t f = e->frames[other];
-                int r = count_frame(b, v, f, false, frame[f].inlined);
+                uint32_t other = e->frames.frame[e->direction == TABLE_CALLERS ? i + 1 : i - 1];
+                r = count_frame(b, v, other, false, frame[other].inlined);
                 if (r < 0)
                         return r;
         }
@@ -504,7 +487,7 @@ int table_edges(struct table **ret, const struct profile *p, const struct table_
                                  (!object || !strcmp(b.t->symbols->symbol[i].object, object));
         e.is_function = is_function;
         r = count_all(&b, &e);
-        free(e.frames);
+        frame_list_free(&e.frames);
         if (r < 0)
                 return r;
         finish_rows(&b, true);
