@@ -186,31 +186,46 @@ static int on_range(void *ctx, uint64_t lo, uint64_t hi)
                                   (struct dwarf_interval){lo, hi, k->node, k->depth});
 }
 
-static int add_node(struct walk *k, uint64_t die, uint16_t tag, const struct code_die *d,
-                    const struct dwarf_level *l)
+static int push_node(struct walk *k, uint64_t die, uint16_t tag, const struct code_die *d,
+                     const struct dwarf_level *l)
 {
         struct dwarf_walker *w = k->w;
-        uint64_t before = w->n_intervals;
         int r = DWARF_GROW(k->budget, w->node, w->cap_nodes, w->n_nodes);
 
         if (r < 0)
                 return r;
         k->node = (uint32_t)w->n_nodes;
         k->depth = l->depth + 1;
-        r = dwarf_extent_ranges(k->u, &d->extent, on_range, k);
-        if (r < 0)
-                return r;
-        if (w->n_intervals == before) { /* dropped by the linker, or an empty place */
-                k->node = l->node;
-                k->depth = l->depth;
-                return 0;
-        }
         w->node[w->n_nodes++] = (struct dwarf_node){
                         .die = (uint32_t)die,
                         .parent = tag == DW_TAG_inlined_subroutine ? l->node : 0,
                         .call_line = d->call_line > UINT32_MAX ? 0 : (uint32_t)d->call_line,
                         .call_file = d->call_file >= ROW_NO_FILE ? ROW_NO_FILE : (uint16_t)d->call_file,
         };
+        return 0;
+}
+
+/* Makes a node of a function or inlined call, k->node and k->depth its own. One without code is left out, but
+ * for inlined calls with children: GCC gives some no range, or (DWARF 2, which has no range lists) an empty one,
+ * while there is code of what is inlined into them. */
+static int add_node(struct walk *k, uint64_t die, const struct dwarf_abbrev *a, const struct code_die *d,
+                    const struct dwarf_level *l)
+{
+        struct dwarf_walker *w = k->w;
+        uint64_t before = w->n_intervals;
+        int r = push_node(k, die, a->tag, d, l);
+
+        if (r < 0)
+                return r;
+        r = dwarf_extent_ranges(k->u, &d->extent, on_range, k);
+        if (r < 0)
+                return r;
+        if (w->n_intervals == before &&
+            !(a->tag == DW_TAG_inlined_subroutine && a->has_children && l->node)) {
+                w->n_nodes--;
+                k->node = l->node;
+                k->depth = l->depth;
+        }
         return 0;
 }
 
@@ -277,8 +292,8 @@ static int walk_dies(struct walk *k)
                         if (k->c.bad)
                                 break;
                         descend = a->has_children;
-                        if (!dwarf_extent_is_empty(&d.extent)) {
-                                r = add_node(k, (uint64_t)(die - unit), a->tag, &d, l);
+                        if (a->tag == DW_TAG_inlined_subroutine || !dwarf_extent_is_empty(&d.extent)) {
+                                r = add_node(k, (uint64_t)(die - unit), a, &d, l);
                                 if (r < 0)
                                         return r;
                         } else if (d.is_declaration && descend && d.sibling && skip_to(k, d.sibling)) {

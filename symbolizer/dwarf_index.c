@@ -27,7 +27,7 @@ struct dwarf_index {
         uint64_t n_extents, cap_extents;
         struct dwarf_edge *edge; /* the same, disjoint; ids are unit numbers + 1 */
         uint64_t n_edges, cap_edges;
-        uint32_t *rangeless; /* units that do not say where their code is, not walked yet */
+        uint32_t *rangeless; /* units that do not say where all of their code is, not walked yet */
         uint64_t n_rangeless, cap_rangeless;
 };
 
@@ -134,8 +134,13 @@ static int on_unit(void *ctx, struct dwarf_unit *u, uint32_t number, const struc
 
         if (u->is_partial)
                 return 0;
-        if (!dwarf_extent_is_empty(x))
-                return dwarf_extent_ranges(u, x, add_extent, &e);
+        if (!dwarf_extent_is_empty(x)) {
+                r = dwarf_extent_ranges(u, x, add_extent, &e);
+                /* DWARF 2 has no range lists: what GCC says of a unit is its .text, without the sections of
+                 * inline functions and of cold parts. */
+                if (r < 0 || u->version > 2)
+                        return r;
+        }
         r = DWARF_GROW(&d->budget, d->rangeless, d->cap_rangeless, d->n_rangeless);
         if (r < 0)
                 return r;
@@ -256,7 +261,7 @@ static int walk_unit(struct dwarf_index *d, struct dwarf_unit *u)
         return dwarf_code_build(&d->walker, dies ? dies : u, u, &d->text, &u->code);
 }
 
-/* Units that do not say where their code is are walked when an address is in none of the others. */
+/* Units that do not say where all of their code is are walked when an address is in none of the others. */
 static int walk_rangeless(struct dwarf_index *d)
 {
         int r = 0;

@@ -112,7 +112,7 @@ static bool list_offset(const struct dwarf_unit *u, struct dwarf_value v, uint64
         case DW_FORM_sec_offset:
         case DW_FORM_data4:
         case DW_FORM_data8:
-                *ret = v.u + (u->version < 5 ? u->ranges_base : 0);
+                *ret = v.u + (u->file->split && u->version < 5 ? u->ranges_base : 0);
                 return true;
         default:
                 return false;

@@ -4,7 +4,9 @@
  *   dwarf_lookup [-d DWP] [-a ALT] [-w DIRECTORY OF DWO FILES] [-r ROUNDS] [-s] [-q] [-m BYTES] FILE <
  * ADDRESSES
  *
- *   -s  statistics on standard error    -q  no output    -n  print short names */
+ *   -s  statistics on standard error    -q  no output
+ *
+ * A function is printed as "NAME<tab>SHORT NAME". */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -57,15 +59,15 @@ static double cpu_seconds(void)
         return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void print(uint64_t address, const struct dwarf_frame *f, int n, bool short_names)
+static void print(uint64_t address, const struct dwarf_frame *f, int n)
 {
         printf("0x%llx\n", (unsigned long long)address);
         for (int i = 0; i < n; i++) {
-                const char *name = short_names ? f[i].short_name : f[i].name;
-                printf("%s\n%s:%u\n", name ? name : "??", f[i].file ? f[i].file : "??", f[i].line);
+                printf("%s\t%s\n%s:%u\n", f[i].name ? f[i].name : "??", f[i].short_name ? f[i].short_name : "??",
+                       f[i].file ? f[i].file : "??", f[i].line);
         }
         if (n <= 0)
-                printf("??\n??:0\n");
+                printf("??\t??\n??:0\n");
 }
 
 static int read_addresses(uint64_t **ret, size_t *ret_n)
@@ -88,7 +90,7 @@ static int read_addresses(uint64_t **ret, size_t *ret_n)
         return 0;
 }
 
-static void look_up_all(struct dwarf_index *d, const uint64_t *a, size_t n, bool quiet, bool short_names)
+static void look_up_all(struct dwarf_index *d, const uint64_t *a, size_t n, bool quiet)
 {
         struct dwarf_frame f[DWARF_MAX_FRAMES];
 
@@ -98,7 +100,7 @@ static void look_up_all(struct dwarf_index *d, const uint64_t *a, size_t n, bool
                 if (k < 0)
                         fprintf(stderr, "0x%llx: %s\n", (unsigned long long)a[i], strerror(-k));
                 if (!quiet)
-                        print(a[i], f, k, short_names);
+                        print(a[i], f, k);
         }
 }
 
@@ -114,10 +116,10 @@ int main(int argc, char **argv)
         _cleanup_free_ uint64_t *address = NULL;
         size_t n = 0;
         int opt, rounds = 1;
-        bool quiet = false, short_names = false, statistics = false;
+        bool quiet = false, statistics = false;
         double t0, t1;
 
-        while ((opt = getopt(argc, argv, "a:d:w:r:m:qsn")) != -1) {
+        while ((opt = getopt(argc, argv, "a:d:w:r:m:qs")) != -1) {
                 switch (opt) {
                 case 'a':
                         if (open_image(optarg, &sources.alt) < 0)
@@ -143,9 +145,6 @@ int main(int argc, char **argv)
                 case 's':
                         statistics = true;
                         break;
-                case 'n':
-                        short_names = true;
-                        break;
                 default:
                         return 2;
                 }
@@ -165,7 +164,7 @@ int main(int argc, char **argv)
                 fprintf(stderr, "open %.1f ms\n", (t1 - t0) * 1e3);
         for (int i = 0; i < rounds; i++) {
                 t0 = cpu_seconds();
-                look_up_all(d, address, n, quiet || i > 0, short_names);
+                look_up_all(d, address, n, quiet || i > 0);
                 t1 = cpu_seconds();
                 if (statistics)
                         fprintf(stderr, "round %d: %zu addresses in %.1f ms, %.0f/s\n", i + 1, n,
