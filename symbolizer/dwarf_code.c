@@ -205,9 +205,9 @@ static int push_node(struct walk *k, uint64_t die, uint16_t tag, const struct co
         return 0;
 }
 
-/* Makes a node of a function or inlined call, k->node and k->depth its own. One without code is left out, but
- * for inlined calls with children: GCC gives some no range, or (DWARF 2, which has no range lists) an empty one,
- * while there is code of what is inlined into them. */
+/* Makes a node of a function or inlined call, k->node and k->depth its own. One without code is left out,
+ * but for inlined calls with children: GCC gives some no range, or (DWARF 2, which has no range lists) an
+ * empty one, while there is code of what is inlined into them. */
 static int add_node(struct walk *k, uint64_t die, const struct dwarf_abbrev *a, const struct code_die *d,
                     const struct dwarf_level *l)
 {

@@ -16,8 +16,10 @@ struct dwarf_cursor {
 
 static inline struct dwarf_cursor dwarf_cursor_at(struct span s, uint64_t offset)
 {
+        static const uint8_t nothing[1];
+
         if (!s.data || offset > s.size)
-                return (struct dwarf_cursor){.bad = true};
+                return (struct dwarf_cursor){.p = nothing, .end = nothing, .bad = true};
         return (struct dwarf_cursor){.p = s.data + offset, .end = s.data + s.size};
 }
 

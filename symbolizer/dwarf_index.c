@@ -65,7 +65,8 @@ static void merge_text(struct dwarf_text *t)
 {
         uint64_t n = 0;
 
-        qsort(t->range, t->n, sizeof(*t->range), compare_ranges);
+        if (t->n > 1)
+                qsort(t->range, t->n, sizeof(*t->range), compare_ranges);
         for (uint64_t i = 0; i < t->n; i++) {
                 if (n && t->range[i].lo <= t->range[n - 1].hi)
                         t->range[n - 1].hi = MAX_OF(t->range[n - 1].hi, t->range[i].hi);

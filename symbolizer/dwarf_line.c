@@ -254,7 +254,8 @@ static int join_sequences(struct dwarf_budget *budget, struct dwarf_line_scratch
 {
         int r;
 
-        qsort(s->sequence, s->n_sequences, sizeof(*s->sequence), compare_sequences);
+        if (s->n_sequences > 1)
+                qsort(s->sequence, s->n_sequences, sizeof(*s->sequence), compare_sequences);
         for (uint64_t i = 0; i < s->n_sequences; i++) {
                 const struct dwarf_sequence *seq = &s->sequence[i];
 

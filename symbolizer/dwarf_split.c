@@ -94,7 +94,7 @@ static int64_t package_row(const struct package *p, uint64_t id)
 
 static void narrow(struct span *s, uint64_t offset, uint64_t size)
 {
-        if (offset > s->size || size > s->size - offset)
+        if (!s->data || offset > s->size || size > s->size - offset)
                 *s = (struct span){0};
         else
                 *s = (struct span){s->data + offset, size};

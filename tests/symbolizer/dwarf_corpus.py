@@ -10,6 +10,7 @@ every address of .text instead of a sample."""
 
 import argparse
 import collections
+import concurrent.futures
 import os
 import random
 import re
@@ -365,6 +366,44 @@ def show(address, chain, theirs):
         print(f'        {p:4}', ' < '.join(f'{f.name} {os.path.basename(f.file)}:{f.line}' for f in c))
 
 
+def one(name, build, top, args):
+    """Builds and compares one variant: (counts, reasons, wrong, addresses, slow), or what went wrong."""
+    d = os.path.join(top, name)
+    shutil.rmtree(d, ignore_errors=True)
+    os.makedirs(d)
+    try:
+        v = build(d)
+        start, size = text_range(v.path)
+        addresses = range(start, start + size)
+        if not args.full:
+            n = min(size, SAMPLE_SLOW if v.slow else SAMPLE)
+            addresses = sorted(random.Random(name).sample(addresses, n))
+        return *compare(*ask(os.path.abspath(args.lookup), v, addresses)), len(addresses), v.slow
+    except (Skip, RuntimeError) as e:
+        return e
+    finally:
+        if not args.keep:
+            shutil.rmtree(d, ignore_errors=True)
+
+
+def report(name, result, args):
+    """Prints a variant; True when it failed."""
+    if isinstance(result, Skip):
+        print(f'skip {name}: {result}')
+        return False
+    if isinstance(result, RuntimeError):
+        print(f'FAIL {name}: {result}')
+        return True
+    counts, _, wrong, n, slow = result
+    # A reader that finds nothing contradicts nobody: most of a program built here has names.
+    bad = bool(wrong) or counts['named'] < n * (0.5 if slow else 0.8)
+    print(f'{"FAIL" if bad else "ok  "} {name:30} {n:6} addresses,',
+          ', '.join(f'{k} {v}' for k, v in sorted(counts.items())), flush=True)
+    for w in wrong[:args.show]:
+        show(*w)
+    return bad
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument('lookup')
@@ -374,43 +413,20 @@ def main():
     ap.add_argument('--keep')
     args = ap.parse_args()
     top = args.keep or tempfile.mkdtemp(prefix='dwarf-corpus-')
-    failed, done, all_reasons = [], 0, collections.Counter()
+    failed, done, reasons = [], 0, collections.Counter()
 
-    for name, build in VARIANTS.items():
-        if args.only and not re.search(args.only, name):
-            continue
-        d = os.path.join(top, name)
-        shutil.rmtree(d, ignore_errors=True)
-        os.makedirs(d)
-        try:
-            v = build(d)
-            start, size = text_range(v.path)
-            addresses = range(start, start + size)
-            if not args.full:
-                addresses = sorted(random.Random(name).sample(addresses, min(size, SAMPLE_SLOW if v.slow else SAMPLE)))
-            ours, peers = ask(os.path.abspath(args.lookup), v, addresses)
-        except Skip as e:
-            print(f'skip {name}: {e}')
-            continue
-        except RuntimeError as e:
-            print(f'FAIL {name}: {e}')
-            failed.append(name)
-            continue
-        counts, reasons, wrong = compare(ours, peers)
-        all_reasons.update(reasons)
-        done += 1
-        # A reader that finds nothing contradicts nobody: most of a program built here has names.
-        bad = bool(wrong) or counts['named'] < len(ours) * 0.8 and not v.slow
-        print(f'{"FAIL" if bad else "ok  "} {name:30} {len(ours):6} addresses,', ', '.join(
-            f'{k} {n}' for k, n in sorted(counts.items())))
-        for w in wrong[:args.show]:
-            show(*w)
-        if bad:
-            failed.append(name)
-        if not args.keep:
-            shutil.rmtree(d, ignore_errors=True)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        jobs = {name: pool.submit(one, name, build, top, args) for name, build in VARIANTS.items()
+                if not args.only or re.search(args.only, name)}
+        for name, job in jobs.items():
+            result = job.result()
+            if report(name, result, args):
+                failed.append(name)
+            if isinstance(result, tuple):
+                reasons.update(result[1])
+                done += 1
 
-    for reason, n in all_reasons.most_common():
+    for reason, n in reasons.most_common():
         print(f'explained, {n:6} addresses: {reason}')
     if not args.keep:
         shutil.rmtree(top, ignore_errors=True)

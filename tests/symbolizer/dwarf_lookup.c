@@ -63,8 +63,8 @@ static void print(uint64_t address, const struct dwarf_frame *f, int n)
 {
         printf("0x%llx\n", (unsigned long long)address);
         for (int i = 0; i < n; i++) {
-                printf("%s\t%s\n%s:%u\n", f[i].name ? f[i].name : "??", f[i].short_name ? f[i].short_name : "??",
-                       f[i].file ? f[i].file : "??", f[i].line);
+                printf("%s\t%s\n%s:%u\n", f[i].name ? f[i].name : "??",
+                       f[i].short_name ? f[i].short_name : "??", f[i].file ? f[i].file : "??", f[i].line);
         }
         if (n <= 0)
                 printf("??\t??\n??:0\n");
