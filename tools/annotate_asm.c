@@ -1,6 +1,6 @@
-/* Instructions. For each object and real function that the annotated function's code is in, the function's
- * extent is found by asking the symbolizer for the names of addresses around a sample until another function
- * begins; the same answers give each instruction's inline chain. */
+/* Instructions. For each object and real function that the annotated function's code is in, the symbolizer
+ * gives the function's bytes; capstone makes instructions of them; the symbolizer names each instruction's
+ * inline chain. */
 #include "tools/annotate.h"
 
 #include <capstone/capstone.h>
@@ -14,13 +14,11 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/io.h"
 #include "profile/symbols.h"
 #include "tools/object.h"
 
-#define STEP         2048u        /* addresses named at a time */
-#define MAX_FUNCTION (256u << 10) /* bytes of a function that are shown */
-#define MAX_BODIES   8            /* functions of which instructions are shown */
+#define BATCH      2048u /* addresses named at a time */
+#define MAX_BODIES 8     /* functions of which instructions are shown */
 
 /* What the symbolizer says of one address. */
 struct chain {
@@ -37,27 +35,37 @@ struct body {
         int64_t value;
 };
 
+struct instruction {
+        uint64_t address;
+        uint32_t size;
+        char *text;      /* mnemonic and operands */
+        uint64_t target; /* of a call or jump, 0: none */
+        struct chain chain;
+};
+
 struct work {
         const struct focus *f;
         const struct annotate_options *o;
         struct annotated *a;
         struct symclient *client;
         struct object object;
-        /* of the function at hand: addresses low .. low + n - 1 */
-        uint64_t low;
-        struct chain *chain;
-        uint32_t n;
-        struct chain *answer; /* where on_names() puts its results */
+        struct sym_function function; /* at hand; its code is ours */
+        struct instruction *insn;
+        uint32_t n_insn;
 };
 
-static void chain_free(struct chain *c, uint32_t n)
+/* Where the answers to one question for names go. */
+struct answer {
+        const struct focus *f;
+        struct chain *chain;
+};
+
+static void chain_clear(struct chain *c)
 {
-        for (uint32_t i = 0; c && i < n; i++) {
-                free(c[i].outer);
-                free(c[i].inner);
-                free(c[i].inner_function);
-        }
-        free(c);
+        free(c->outer);
+        free(c->inner);
+        free(c->inner_function);
+        *c = (struct chain){0};
 }
 
 static const char *file_name(const char *path)
@@ -67,21 +75,20 @@ static const char *file_name(const char *path)
 
 static void on_names(void *ctx, int err, const struct sym_result *results, uint32_t n)
 {
-        struct work *w = ctx;
+        struct answer *answer = ctx;
 
         for (uint32_t i = 0; err >= 0 && i < n; i++) {
                 if (results[i].n == 0)
                         continue;
                 const struct sym_frame *inner = &results[i].frame[0],
                                        *outer = &results[i].frame[results[i].n - 1];
-                struct chain *c = &w->answer[i];
-                const char *outer_name = outer->linkage ? outer->linkage : outer->function;
-                c->outer = outer_name ? strdup(outer_name) : NULL;
+                struct chain *c = &answer->chain[i];
+                c->outer = outer->function ? strdup(outer->function) : NULL;
                 c->inner_function = inner->function ? strdup(inner->function) : NULL;
                 c->inlined = results[i].n > 1;
                 for (uint32_t k = 0; k < results[i].n; k++)
                         c->in_focus |= results[i].frame[k].function &&
-                                       !strcmp(results[i].frame[k].function, w->f->function);
+                                       !strcmp(results[i].frame[k].function, answer->f->function);
                 if (inner->function &&
                     asprintf(&c->inner, "%s%s  %s:%u", inner->function, c->inlined ? " (inlined)" : "",
                              file_name(inner->file), inner->line) < 0)
@@ -89,83 +96,31 @@ static void on_names(void *ctx, int err, const struct sym_result *results, uint3
         }
 }
 
-/* Names n addresses from `low`; the caller frees the chains. */
-static int name_range(struct work *w, uint64_t low, uint32_t n, struct chain **ret)
+/* Names addresses; the caller clears the chains. */
+static int name_all(struct work *w, const uint64_t *address, uint32_t n, struct chain *chain)
 {
-        _cleanup_free_ uint64_t *address = calloc(n, sizeof(*address));
-
-        w->answer = calloc(n, sizeof(*w->answer));
-        if (!address || !w->answer) {
-                free(w->answer);
-                return -ENOMEM;
+        for (uint32_t i = 0; i < n; i += BATCH) {
+                struct answer answer = {.f = w->f, .chain = chain + i};
+                int r = object_names(w->client, &w->object, address + i, MIN_OF(n - i, BATCH), on_names,
+                                     &answer);
+                if (r < 0)
+                        return r;
         }
-        for (uint32_t i = 0; i < n; i++)
-                address[i] = low + i;
-        int r = object_names(w->client, &w->object, address, n, on_names, w);
-        if (r < 0) {
-                chain_free(w->answer, n);
-                return r;
-        }
-        *ret = w->answer;
         return 0;
 }
 
-static bool is_outer(const struct chain *c, const char *outer)
+static int name_instructions(struct work *w)
 {
-        return c->outer && !strcmp(c->outer, outer);
-}
+        _cleanup_free_ uint64_t *address = calloc((size_t)w->n_insn + 1, sizeof(*address));
+        _cleanup_free_ struct chain *chain = calloc((size_t)w->n_insn + 1, sizeof(*chain));
 
-/* How many addresses next to the known range, upwards or downwards, are of the same function; their chains
- * are joined to the range. */
-static int extend(struct work *w, const char *outer, bool up, uint32_t *ret)
-{
-        struct chain *more;
-        uint32_t n = STEP, keep = 0;
-        uint64_t from = up ? w->low + w->n : w->low - n;
-
-        if (!up && w->low < n)
-                return *ret = 0;
-        int r = name_range(w, from, n, &more);
-        if (r < 0)
-                return r;
-        while (keep < n && is_outer(&more[up ? keep : n - 1 - keep], outer))
-                keep++;
-        struct chain *joined = calloc((size_t)w->n + keep + 1, sizeof(*joined));
-        if (!joined) {
-                chain_free(more, n);
+        if (!address || !chain)
                 return -ENOMEM;
-        }
-        struct chain *part = up ? more : more + n - keep;
-        memcpy(joined + (up ? 0 : keep), w->chain, w->n * sizeof(*joined));
-        memcpy(joined + (up ? w->n : 0), part, keep * sizeof(*joined));
-        memset(part, 0, keep * sizeof(*part)); /* its strings are the joined ones' now */
-        chain_free(more, n);
-        free(w->chain);
-        w->chain = joined;
-        w->n += keep;
-        w->low -= up ? 0 : keep;
-        *ret = keep;
-        return 0;
-}
-
-static int find_extent(struct work *w, uint64_t address)
-{
-        uint32_t got = 0;
-
-        w->low = address;
-        w->n = 1;
-        int r = name_range(w, address, 1, &w->chain);
-        if (r < 0)
-                return r;
-        if (!w->chain[0].outer)
-                return -ENODATA;
-        _cleanup_free_ char *outer = strdup(w->chain[0].outer);
-        if (!outer)
-                return -ENOMEM;
-        for (unsigned up = 0; up < 2; up++)
-                do
-                        r = extend(w, outer, up, &got);
-                while (r >= 0 && got == STEP && w->n < MAX_FUNCTION);
+        for (uint32_t i = 0; i < w->n_insn; i++)
+                address[i] = w->insn[i].address;
+        int r = name_all(w, address, w->n_insn, chain);
+        for (uint32_t i = 0; i < w->n_insn; i++)
+                w->insn[i].chain = chain[i];
         return r;
 }
 
@@ -210,30 +165,72 @@ static int64_t value_at(const struct focus *f, uint32_t mapping, uint64_t addres
         return value;
 }
 
-/* Where a call or jump out of the function goes, "" when that is not known. */
-static void name_target(struct work *w, const cs_insn *insn, struct buf *out)
+/* The operand of a direct call or jump; 0: it is none. */
+static uint64_t target_of(const cs_insn *insn)
 {
+        const char *op = insn->op_str + (insn->op_str[0] == '#');
         char *end;
-        struct chain *c;
 
-        if (strncmp(insn->op_str, "0x", 2) != 0 && strncmp(insn->op_str, "#0x", 3) != 0)
-                return;
-        uint64_t target = strtoull(insn->op_str + (insn->op_str[0] == '#'), &end, 16);
-        if (*end)
-                return;
-        if (target - w->low < w->n) {
-                buf_addf(out, "  <+0x%" PRIx64 ">", target - w->low);
-        } else if (name_range(w, target, 1, &c) >= 0) {
-                if (c->outer)
-                        buf_addf(out, "  <%s>", c->inner_function ? c->inner_function : c->outer);
-                chain_free(c, 1);
-        }
+        if (strncmp(op, "0x", 2) != 0)
+                return 0;
+        uint64_t target = strtoull(op, &end, 16);
+        return *end ? 0 : target;
 }
 
-static int put_instruction(struct work *w, const struct body *b, const cs_insn *insn, const char **last)
+static int add_instruction(struct work *w, const cs_insn *insn)
+{
+        if ((w->n_insn & (w->n_insn - 1)) == 0) {
+                struct instruction *more =
+                                reallocarray(w->insn, w->n_insn ? (size_t)w->n_insn * 2 : 1, sizeof(*more));
+                if (!more)
+                        return -ENOMEM;
+                w->insn = more;
+        }
+        struct instruction i = {.address = insn->address, .size = insn->size, .target = target_of(insn)};
+        if (asprintf(&i.text, "%-8s %s", insn->mnemonic, insn->op_str) < 0)
+                return -ENOMEM;
+        w->insn[w->n_insn++] = i;
+        return 0;
+}
+
+static int disassemble(struct work *w)
+{
+        const uint8_t *p = w->function.code;
+        size_t left = w->function.code_size;
+        uint64_t address = w->function.start;
+        csh handle;
+
+        int r = open_disassembler(&w->object.info, &handle);
+        if (r < 0)
+                return r;
+        cs_insn *insn = cs_malloc(handle);
+        if (!insn)
+                r = -ENOMEM;
+        while (r >= 0 && left > 0 && cs_disasm_iter(handle, &p, &left, &address, insn))
+                r = add_instruction(w, insn);
+        if (insn)
+                cs_free(insn, 1);
+        cs_close(&handle);
+        return r;
+}
+
+/* Where a call or jump goes: an offset in the function, or another function. */
+static void put_target(struct work *w, uint64_t target, struct buf *out)
+{
+        struct chain c = {0};
+
+        if (target - w->function.start < w->function.size)
+                buf_addf(out, "  <+0x%" PRIx64 ">", target - w->function.start);
+        else if (name_all(w, &target, 1, &c) >= 0 && c.outer)
+                buf_addf(out, "  <%s>", c.outer);
+        chain_clear(&c);
+}
+
+static int put_instruction(struct work *w, const struct body *b, const struct instruction *insn,
+                           const char **last)
 {
         _cleanup_buf_ struct buf out = {0};
-        const struct chain *c = &w->chain[insn->address - w->low];
+        const struct chain *c = &insn->chain;
         int64_t value = value_at(w->f, b->mapping, insn->address, insn->size);
         double share = w->f->value ? (double)value / (double)w->f->value : 0;
         int r = 0;
@@ -248,33 +245,21 @@ static int put_instruction(struct work *w, const struct body *b, const cs_insn *
                 buf_addf(&out, "%6.2f%%", 100 * share);
         else
                 buf_addf(&out, "%7s", "");
-        buf_addf(&out, " %8" PRIx64 ":  %-8s %s", insn->address, insn->mnemonic, insn->op_str);
-        name_target(w, insn, &out);
+        buf_addf(&out, " %8" PRIx64 ":  %s", insn->address, insn->text);
+        if (insn->target)
+                put_target(w, insn->target, &out);
         return buf_error(&out) ? -ENOMEM : annotated_add(w->a, share, "%s", buf_text(&out));
 }
 
-static int disassemble(struct work *w, const struct body *b, csh handle)
+static int put_instructions(struct work *w, const struct body *b)
 {
-        _cleanup_free_ uint8_t *code = malloc(w->n);
-        const char *last = NULL;
-        uint64_t offset, address = w->low;
-
-        if (!code)
-                return -ENOMEM;
-        if (!object_offset(&w->object, w->low, &offset))
-                return -ENODATA;
-        int r = pread_all(w->object.fd, code, w->n, (off_t)offset);
-        if (r < 0)
-                return r;
-        const uint8_t *p = code;
-        size_t left = w->n;
-        cs_insn *insn = cs_malloc(handle);
-        if (!insn)
-                return -ENOMEM;
         /* Of a function into which the annotated one was inlined only that part is shown. */
         bool whole = !strcmp(b->outer, w->f->function), gap = false;
-        while (r >= 0 && left > 0 && cs_disasm_iter(handle, &p, &left, &address, insn)) {
-                if (!whole && !w->chain[insn->address - w->low].in_focus) {
+        const char *last = NULL;
+        int r = 0;
+
+        for (uint32_t i = 0; i < w->n_insn && r >= 0; i++) {
+                if (!whole && !w->insn[i].chain.in_focus) {
                         gap = true;
                         continue;
                 }
@@ -282,10 +267,22 @@ static int disassemble(struct work *w, const struct body *b, csh handle)
                         r = annotated_add(w->a, -1, "%17s ...", "");
                 gap = false;
                 if (r >= 0)
-                        r = put_instruction(w, b, insn, &last);
+                        r = put_instruction(w, b, &w->insn[i], &last);
         }
-        cs_free(insn, 1);
         return r;
+}
+
+static void clear_instructions(struct work *w)
+{
+        for (uint32_t i = 0; i < w->n_insn; i++) {
+                chain_clear(&w->insn[i].chain);
+                free(w->insn[i].text);
+        }
+        free(w->insn);
+        free((void *)w->function.code);
+        w->insn = NULL;
+        w->n_insn = 0;
+        w->function = (struct sym_function){0};
 }
 
 /* -- the object -- */
@@ -365,7 +362,6 @@ static int put_body(struct work *w, const struct body *b)
 {
         const struct profile *p = w->f->p;
         const struct profile_mapping *m = &p->mapping[b->mapping];
-        csh handle;
 
         int r = annotated_add(w->a, -1, "%s in %s", b->outer, b->mapping ? p->string[m->file] : "no object");
         if (r < 0)
@@ -376,15 +372,14 @@ static int put_body(struct work *w, const struct body *b)
         }
         int err = find_object(w, m);
         if (err >= 0) {
-                err = open_disassembler(&w->object.info, &handle);
-                if (err >= 0) {
-                        err = find_extent(w, address_in(w->f, b));
-                        if (err >= 0)
-                                err = disassemble(w, b, handle);
-                        chain_free(w->chain, w->n);
-                        w->chain = NULL;
-                        cs_close(&handle);
-                }
+                err = object_function(w->client, &w->object, address_in(w->f, b), &w->function);
+                if (err >= 0)
+                        err = disassemble(w);
+                if (err >= 0)
+                        err = name_instructions(w);
+                if (err >= 0)
+                        err = put_instructions(w, b);
+                clear_instructions(w);
                 object_close(w->client, &w->object);
         }
         if (err == -ENOMEM)

@@ -1,9 +1,8 @@
 #include "tools/object.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 
@@ -32,19 +31,14 @@ int object_open_fd(struct symclient *c, int fd, const char *path, const char *ro
 {
         const struct sym_source source = {.path = path, .root = root};
 
-        *ret = (struct object){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 3), .err = -ETIMEDOUT};
-        if (ret->fd < 0) {
-                ret->err = -errno;
-                close(fd);
-                return ret->err;
-        }
+        *ret = (struct object){.err = -ETIMEDOUT};
         ret->handle = symclient_open(c, fd, &source, on_open, ret);
         return wait_open(c, ret);
 }
 
 int object_open_jit(struct symclient *c, uint32_t pid, struct object *ret)
 {
-        *ret = (struct object){.fd = -1, .err = -ETIMEDOUT};
+        *ret = (struct object){.err = -ETIMEDOUT};
         ret->handle = symclient_open_jit(c, pid, 0, on_open, ret);
         return wait_open(c, ret);
 }
@@ -53,8 +47,6 @@ void object_close(struct symclient *c, struct object *o)
 {
         symobj_close(c, o->handle);
         o->handle = NULL;
-        cleanup_close(&o->fd);
-        o->fd = -1;
 }
 
 int object_names(struct symclient *c, struct object *o, const uint64_t *addresses, uint32_t n,
@@ -78,14 +70,42 @@ bool object_address(const struct object *o, uint64_t offset, uint64_t *ret)
         return false;
 }
 
-bool object_offset(const struct object *o, uint64_t address, uint64_t *ret)
+struct function_answer {
+        struct sym_function function;
+        int err;
+};
+
+static void on_functions(void *ctx, int err, const struct sym_function *functions, uint32_t n)
 {
-        for (uint32_t i = 0; i < o->info.n_segments; i++) {
-                const struct sym_segment *s = &o->info.segment[i];
-                if (address >= s->vaddr && address - s->vaddr < s->filesz) {
-                        *ret = address - s->vaddr + s->offset;
-                        return true;
-                }
+        struct function_answer *a = ctx;
+
+        a->err = err < 0 ? err : n == 0 || functions[0].code_size == 0 ? -ENODATA : 0;
+        if (a->err < 0)
+                return;
+        a->function = (struct sym_function){
+                        .start = functions[0].start,
+                        .size = functions[0].size,
+                        .code_size = functions[0].code_size,
+        };
+        uint8_t *code = malloc(functions[0].code_size);
+        if (code)
+                memcpy(code, functions[0].code, functions[0].code_size);
+        else
+                a->err = -ENOMEM;
+        a->function.code = code;
+}
+
+int object_function(struct symclient *c, struct object *o, uint64_t address, struct sym_function *ret)
+{
+        struct function_answer a = {.err = -ETIMEDOUT};
+
+        int r = o->err < 0 ? o->err : symclient_functions(c, o->handle, NULL, address, on_functions, &a);
+        if (r >= 0)
+                r = symclient_wait(c, NAMES_TIMEOUT_MS);
+        if (r < 0 || a.err < 0) {
+                free((void *)a.function.code);
+                return r < 0 ? r : a.err;
         }
-        return false;
+        *ret = a.function;
+        return 0;
 }

@@ -10,7 +10,6 @@
 struct object {
         struct symobj *handle; /* NULL: the object could not be opened */
         struct sym_info info;
-        int fd; /* for its bytes; -1: none (JIT) */
         int err;
 };
 
@@ -27,7 +26,8 @@ int object_names(struct symclient *c, struct object *o, const uint64_t *addresse
 /* The object's own address of an offset in its file, by the segment that holds it. false: no code is there.
  */
 bool object_address(const struct object *o, uint64_t offset, uint64_t *ret);
-/* And back. */
-bool object_offset(const struct object *o, uint64_t address, uint64_t *ret);
+/* The function that covers an address, with its code, which the caller frees; the names are not kept.
+ * -ENODATA: none does. */
+int object_function(struct symclient *c, struct object *o, uint64_t address, struct sym_function *ret);
 
 #endif

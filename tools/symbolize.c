@@ -208,7 +208,7 @@ static struct object *mapped_object(struct symbolize *s, const struct mapping *m
 
         if (!s->tried[m->object]) {
                 s->tried[m->object] = true;
-                *o = (struct object){.fd = -1, .err = -ENOENT};
+                *o = (struct object){.err = -ENOENT};
                 int fd = open_mapped(s, m);
                 snprintf(root, sizeof(root), "/proc/%d/root", s->pid);
                 if (fd >= 0)
