@@ -64,9 +64,8 @@ static const struct option_spec options[] = {
 static const struct command_spec spec = {
                 .name = "annotate",
                 .arguments = "FUNCTION [OPTION...] [FILE...]",
-                .summary = "A function's source lines and instructions, each with its share of the "
-                           "function's\n"
-                           "samples; inlined code under its own name.",
+                .summary = "A function's source lines and instructions, each with its share of the\n"
+                           "function's samples; inlined code under its own name.",
                 .options = options,
                 .n_options = ARRAY_SIZE(options),
                 .takes = TAKES_READING,

@@ -246,6 +246,21 @@ static bool same_sample_keys(const struct table_row *a, const struct table_row *
                same_text(a->user, b->user) && a->pid == b->pid && a->tid == b->tid;
 }
 
+bool layout_same(const struct table_row *a, const struct table_row *b, uint32_t keys)
+{
+        char x[HUMAN_MAX], y[HUMAN_MAX];
+
+        for (unsigned i = 0; i < LAYOUT_KEYS; i++) {
+                if (!(keys & column[i].key))
+                        continue;
+                if (column[i].key == TABLE_OBJECT
+                                    ? !same_text(a->object, b->object)
+                                    : !same_text(cell(a, column[i].key, x), cell(b, column[i].key, y)))
+                        return false;
+        }
+        return true;
+}
+
 int layout_edges(const struct profile *p, const struct table_options *o, enum table_direction direction,
                  const struct table_row *row, struct table **ret)
 {

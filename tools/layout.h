@@ -34,6 +34,9 @@ int layout_parse_keys(const char *text, uint32_t *ret_keys, enum row_order *ret_
 /* Sorts the rows; equal ones by name, so that the order is always the same. */
 void layout_sort(struct table *t, enum row_order order);
 
+/* Whether two rows, of different tables, are the same by these keys. */
+bool layout_same(const struct table_row *a, const struct table_row *b, uint32_t keys);
+
 /* The callers or callees of a row of a table that was made with `o`, of the row's own process, unit and so
  * on, largest first. */
 int layout_edges(const struct profile *p, const struct table_options *o, enum table_direction direction,

@@ -15,9 +15,11 @@ static const struct {
 } verbs[] = {
                 {"top", verb_top, "what uses the CPU now, full screen"},
                 {"report", verb_report, "functions by share of time; callers and callees"},
+                {"flamegraph", verb_flamegraph, "one interactive page"},
                 {"annotate", verb_annotate, "one function's source lines and instructions"},
                 {"record", verb_record, "run a command and profile it"},
                 {"symbolize", verb_symbolize, "names of addresses"},
+                {"dump", verb_dump, "write the profile in another format"},
                 {"list", verb_list, "the stored windows"},
                 {"status", verb_status, "what is sampled, at what cost, what is lost"},
 };

@@ -8,13 +8,14 @@
 #include "tools/report.h"
 #include "tools/say.h"
 #include "tools/source.h"
+#include "tools/timeline.h"
 #include "tools/verb.h"
 
-enum { OPT_CALLERS, OPT_CALLEES, OPT_SORT, OPT_NO_INLINE, OPT_LINES, OPT_STDIO };
+enum { OPT_CALLERS, OPT_CALLEES, OPT_SORT, OPT_NO_INLINE, OPT_LINES, OPT_STDIO, OPT_TIMELINE };
 
 struct report {
         struct report_options options;
-        bool stdio;
+        bool stdio, timeline;
 };
 
 static int set(void *ctx, int id, const char *value)
@@ -37,6 +38,9 @@ static int set(void *ctx, int id, const char *value)
         case OPT_STDIO:
                 r->stdio = true;
                 return 0;
+        case OPT_TIMELINE:
+                r->timeline = true;
+                return 0;
         default: {
                 int e = parse_u64(value, 1, UINT32_MAX, &lines);
                 if (e == 0)
@@ -53,6 +57,7 @@ static const struct option_spec options[] = {
                 {"no-inline", 0, NULL, "count inlined functions to what they are inlined into",
                  OPT_NO_INLINE},
                 {"lines", 'n', "N", "at most so many lines", OPT_LINES},
+                {"timeline", 0, NULL, "each line's share over time, as a text chart", OPT_TIMELINE},
                 {"stdio", 0, NULL, "plain text on a terminal too", OPT_STDIO},
 };
 
@@ -78,12 +83,14 @@ int verb_report(int argc, char **argv)
         if (r >= 0)
                 return r;
         query_take_files(&q, argc, argv, first);
+        report.options.event = q.selection.event;
+        if (report.timeline)
+                return timeline_text(&q, &report.options, STDOUT_FILENO);
         r = source_profile(&q, &p);
         if (r != STATUS_DONE)
                 return r;
         if (p->n_samples == 0)
                 return source_say_empty(&q);
-        report.options.event = q.selection.event;
         if (!report.stdio && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO))
                 return report_browse(p, &report.options);
         return report_text(p, &report.options, STDOUT_FILENO);

@@ -29,7 +29,7 @@ static bool in_range(const struct query *q, const struct profile *p)
         return start < q->until_ns && end > q->since_ns;
 }
 
-static int add_file(const struct query *q, const char *path, struct profile **into)
+int source_file(const struct query *q, const char *path, struct profile **ret)
 {
         _cleanup_profile_ struct profile *p = NULL;
         const char *why = NULL;
@@ -38,16 +38,25 @@ static int add_file(const struct query *q, const char *path, struct profile **in
         if (r < 0)
                 return say_failed("cannot read %s: %s%s", path, why ? why : strerror(-r),
                                   r == -EBADMSG ? "; it is no pprof file, or damaged" : "");
-        if (!in_range(q, p))
-                return 0;
+        *ret = in_range(q, p) ? TAKE_PTR(p) : NULL;
+        return STATUS_DONE;
+}
+
+static int merge_file(const struct query *q, const char *path, void *ctx)
+{
+        struct profile **into = ctx;
+        _cleanup_profile_ struct profile *p = NULL;
+
+        int r = source_file(q, path, &p);
+        if (r != STATUS_DONE || !p)
+                return r;
         if (!*into) {
                 *into = TAKE_PTR(p);
-                return 0;
+                return STATUS_DONE;
         }
         r = profile_merge(*into, p);
-        if (r < 0)
-                return say_failed("cannot merge %s with the files before: %s", path, strerror(-r));
-        return 0;
+        return r < 0 ? say_failed("cannot merge %s with the files before: %s", path, strerror(-r))
+                     : STATUS_DONE;
 }
 
 static int is_window(const struct dirent *d)
@@ -57,7 +66,7 @@ static int is_window(const struct dirent *d)
         return d->d_name[0] != '.' && n > 6 && !strcmp(d->d_name + n - 6, ".pb.gz");
 }
 
-static int add_directory(const struct query *q, const char *path, struct profile **into)
+static int each_in_directory(const struct query *q, const char *path, source_file_fn fn, void *ctx)
 {
         struct dirent **entry;
         int r = 0, n = scandir(path, &entry, is_window, alphasort);
@@ -70,27 +79,35 @@ static int add_directory(const struct query *q, const char *path, struct profile
                 _cleanup_buf_ struct buf file = {0};
                 buf_addf(&file, "%s/%s", path, entry[i]->d_name);
                 if (r == 0)
-                        r = add_file(q, buf_text(&file), into);
+                        r = fn(q, buf_text(&file), ctx);
                 free(entry[i]);
         }
         free(entry);
         return r;
 }
 
-static int from_files(const struct query *q, struct profile **ret)
+int source_each_file(const struct query *q, source_file_fn fn, void *ctx)
 {
-        _cleanup_profile_ struct profile *all = NULL;
-
         for (int i = 0; i < q->n_files; i++) {
                 struct stat st;
                 if (stat(q->file[i], &st) < 0)
                         return say_failed("cannot open %s: %s", q->file[i], strerror(errno));
-                int r = S_ISDIR(st.st_mode) ? add_directory(q, q->file[i], &all)
-                                            : add_file(q, q->file[i], &all);
-                if (r != 0)
+                int r = S_ISDIR(st.st_mode) ? each_in_directory(q, q->file[i], fn, ctx)
+                                            : fn(q, q->file[i], ctx);
+                if (r != STATUS_DONE)
                         return r;
         }
-        int r = all ? selection_apply(&q->selection, all, ret) : profile_new(ret);
+        return STATUS_DONE;
+}
+
+static int from_files(const struct query *q, struct profile **ret)
+{
+        _cleanup_profile_ struct profile *all = NULL;
+
+        int r = source_each_file(q, merge_file, &all);
+        if (r != STATUS_DONE)
+                return r;
+        r = all ? selection_apply(&q->selection, all, ret) : profile_new(ret);
         if (r == -ENOENT) {
                 event_index(all, q->selection.event);
                 return STATUS_FAILED;

@@ -10,6 +10,13 @@
 /* The selected profile, perhaps without any sample. STATUS_DONE, or STATUS_FAILED (said). */
 int source_profile(const struct query *q, struct profile **ret);
 
+/* Goes through the query's files, and those in its directories. Stops at a status that is not STATUS_DONE.
+ */
+typedef int (*source_file_fn)(const struct query *q, const char *path, void *ctx);
+int source_each_file(const struct query *q, source_file_fn fn, void *ctx);
+/* One file's profile, all of it; NULL when it lies outside the query's range. */
+int source_file(const struct query *q, const char *path, struct profile **ret);
+
 /* For a program that has a screen: a request that can be given up, and that says nothing on stderr. */
 struct source_how {
         int abort_fd;      /* 0: none */

@@ -64,13 +64,11 @@ static const struct option_spec options[] = {
 static const struct command_spec spec = {
                 .name = "symbolize",
                 .arguments = "[OPTION...] FILE|PID [ADDRESS...]",
-                .summary = "Names of addresses (hexadecimal) as addr2line -fipC prints them: function, file "
-                           "and\n"
-                           "line, and what the function is inlined into. Without ADDRESS: one a line from "
-                           "the\n"
-                           "standard input. In a FILE addresses are as in its symbol table; in a process as "
-                           "it\n"
-                           "sees them.",
+                .summary = "Names of addresses (hexadecimal) as addr2line -fipC prints them: function, "
+                           "file\n"
+                           "and line, and what it is inlined into. Without ADDRESS: one a line from the\n"
+                           "standard input. In a FILE addresses are as in its symbol table; in a process\n"
+                           "as it sees them.",
                 .options = options,
                 .n_options = ARRAY_SIZE(options),
                 .set = set,
