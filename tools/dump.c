@@ -39,8 +39,7 @@ static int set(void *ctx, int id, const char *value)
 
 static const struct option_spec options[] = {
                 {"output", 'o', "FILE", "where to, instead of the standard output", OPT_OUTPUT},
-                {"format", 'f', "FORMAT", "pprof, folded, perf-script, speedscope, callgrind, json",
-                 OPT_FORMAT},
+                {"format", 'f', "FORMAT", "pprof folded perf-script speedscope callgrind json", OPT_FORMAT},
                 {"no-inline", 0, NULL, "count inlined functions to what they are inlined into",
                  OPT_NO_INLINE},
 };
@@ -48,9 +47,9 @@ static const struct option_spec options[] = {
 static const struct command_spec spec = {
                 .name = "dump",
                 .arguments = "[-o FILE] [OPTION...] [FILE...]",
-                .summary = "Writes a profile. Without --format the ending of FILE chooses: .pb.gz, .folded, "
-                           ".perf,\n"
-                           ".speedscope.json, .callgrind, .json.",
+                .summary = "Writes a profile. Without --format the ending of FILE chooses: .pb.gz, "
+                           ".folded,\n"
+                           ".perf, .speedscope.json, .callgrind, .json.",
                 .options = options,
                 .n_options = ARRAY_SIZE(options),
                 .takes = TAKES_READING,

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import unittest
 
 import support
@@ -173,6 +174,74 @@ class Report(Case):
     def test_time_is_in_the_local_zone(self):
         text = self.ok("report", self.web, env=dict(self.env, TZ="Europe/Berlin"))
         self.assertIn("2026-12-01 03:10:00 to 03:11:00 CET", text)
+
+
+class Dump(Case):
+    def setUp(self):
+        super().setUp()
+        self.web = self.make("web.pb.gz", WEB)
+
+    def test_the_ending_chooses_the_format(self):
+        begins = {"x.folded": b"db;", "x.speedscope.json": b"{", "x.json": b"{", "x.callgrind": b"", "x.pb.gz": b"\x1f\x8b",
+                  "x.perf": b""}
+        for name, begin in begins.items():
+            self.assertEqual(self.ok("dump", "-o", name, self.web), "")
+            with open(self.path(name), "rb") as f:
+                self.assertTrue(f.read().startswith(begin) and f.tell() > 100, name)
+        self.assertIn("names no format", self.refused(2, "dump", "-o", "x.unknown", self.web))
+        self.refused(2, "dump", "--format", "nonsense", self.web)
+        self.assertIn("cannot write", self.refused(1, "dump", "-o", "no/such/x.folded", self.web))
+        self.assertEqual(sorted(os.listdir(self.dir)), sorted([*begins, "web.pb.gz"]))
+
+    def test_selection_and_event(self):
+        self.assertEqual(self.ok("dump", "--format", "folded", "--event", "samples", "--comm", "db", self.web),
+                         "db;main;scan;copy 300\ndb;main;scan;scan 90\n")
+        self.assertEqual(self.ok("dump", "--format", "folded", "--comm", "sh", self.web),
+                         "sh;main;libx.so+0x1234 100000000\n")
+        self.ok("dump", "-o", "y.pb.gz", "--unit", "web", self.web)
+        self.assertIn("# cpu: 6.0 s in 600 samples", self.ok("report", "y.pb.gz"))
+
+    def test_go_reads_what_is_written_and_counts_the_same(self):
+        if not shutil.which("go"):
+            self.skipTest("go is not installed (Debian: golang-go)")
+        self.ok("dump", "-o", "x.pb.gz", self.web)
+        text = support.subprocess.run(["go", "tool", "pprof", "-top", "-sample_index=samples", "-nodecount=1000",
+                                       "x.pb.gz"], cwd=self.dir, text=True, capture_output=True,
+                                      env=dict(self.env, HOME=self.dir)).stdout
+        theirs = {m[2].replace(" (inline)", ""): (int(m[0]), int(m[1])) for m in
+                  re.findall(r"^ *(\d+) +\S+% +\S+% +(\d+) +\S+%  (.*)$", text, re.M)}
+        ours = {}
+        for line in self.ok("report", "--sort", "object,symbol", "--event", "samples", self.web).split("\n")[4:-1]:
+            share, _, children, samples, _, name = line.replace(" (inlined)", "").split(None, 5)
+            old = ours.get(name, (0, 0))
+            ours[name] = (old[0] + int(samples), old[1] + round(float(children[:-1]) * 10))
+        self.assertEqual({k: v for k, v in ours.items() if "+0x" not in k},
+                         {k: v for k, v in theirs.items() if "0x" not in k and "[" not in k})
+
+    def test_flame_graph(self):
+        self.ok("flamegraph", "-o", "x.html", "--title", "A <title>", self.web)
+        with open(self.path("x.html")) as f:
+            text = f.read()
+        self.assertTrue("A \\u003ctitle>" in text and "<title>A" not in text)
+        self.assertTrue("schedule" in text)
+        self.assertEqual(re.findall(r"(?:src|href)=", text), [])
+
+    def test_report_timeline(self):
+        self.make("later.pb.gz", WEB.replace("1796091000", "1796091060").replace("300 main@web", "900 main@web"))
+        self.make("last.pb.gz", WEB.replace("1796091000", "1796091180"))
+        self.assertEqual(self.ok("report", "--timeline", "--sort", "process", self.dir), """\
+# cpu: 36.0 s in 3,600 samples at 99 Hz, 9 lost
+# web1, 2026-12-01 02:10:00 to 02:14:00 UTC
+#   all    most  02:10:00 to 02:14:00
+# 2026-12-01 02:10:00 to 02:14:00 UTC; a column is 60.0 s; each line is scaled to its own most; '.': no data
+ 66.67%  75.00% |\u2586\u2588.\u2586| web
+ 32.50%  39.00% |\u2588\u2585.\u2588| db
+  0.83%   1.00% |\u2588\u2585.\u2588| sh
+""")
+
+    def test_list_of_files(self):
+        self.assertEqual(self.ok("list", self.web).split("\n")[1][:60],
+                         "2026-12-01 02:10:00 UTC        60.0 s        1,000         3")
 
 
 class FromDaemon(Case):
