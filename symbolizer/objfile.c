@@ -362,17 +362,38 @@ static bool find_by_bounds(struct objfile *o, uint64_t address, struct symbol *r
         return symtab_find_label(o->symtab, start, MIN_OF(start + 1, address), ret);
 }
 
+static bool is_mangled(const char *name)
+{
+        return strncmp(name, "_Z", 2) == 0 || strncmp(name, "_R", 2) == 0;
+}
+
+/* Whether a mangled name can be that of a function with this plain name. */
+static bool contains_name(const char *mangled, const char *name)
+{
+        char plain[256];
+        size_t n = strcspn(name, "<(~ ");
+
+        if (n == 0 || n >= sizeof(plain))
+                return false;
+        memcpy(plain, name, n);
+        plain[n] = '\0';
+        return strstr(mangled, plain) != NULL;
+}
+
 /* What the outermost function is called: the symbol table knows the parts that compilers split off a
- * function by their own names ("f.cold", "f.part.0"); else debug information has the better name, as aliases
- * are one address. */
-static const char *outermost_name(const char *dwarf, const char *symbol)
+ * function by their own names ("f.cold", "f.part.0"), and what it is in where debug information is of lines
+ * only ("area" for "<Square as Area>::area"); else debug information has the better name, as aliases are one
+ * address. */
+static const char *outermost_name(const struct dwarf_frame *f, const char *symbol)
 {
         size_t n;
 
-        if (!dwarf || !symbol)
-                return dwarf ? dwarf : symbol;
-        n = strlen(dwarf);
-        return strncmp(symbol, dwarf, n) == 0 && symbol[n] == '.' ? symbol : dwarf;
+        if (!f->name || !symbol)
+                return f->name ? f->name : symbol;
+        if (f->name == f->short_name && is_mangled(symbol) && contains_name(symbol, f->name))
+                return symbol;
+        n = strlen(f->name);
+        return strncmp(symbol, f->name, n) == 0 && symbol[n] == '.' ? symbol : f->name;
 }
 
 static int add_chain(struct names *names, const struct dwarf_frame *f, uint32_t n, const char *symbol)
@@ -389,7 +410,7 @@ static int add_chain(struct names *names, const struct dwarf_frame *f, uint32_t 
 
                 if (i >= skip_from && i < skip_to)
                         continue;
-                r = names_add_raw(names, last ? outermost_name(f[i].name, symbol) : f[i].name, f[i].file,
+                r = names_add_raw(names, last ? outermost_name(&f[i], symbol) : f[i].name, f[i].file,
                                   f[i].line, f[i].function_line, !last);
         }
         return r;
