@@ -46,8 +46,8 @@ struct diff {
         double effective[2];   /* number of samples, see table.h */
         double overdispersion; /* factor by which the variance of counts exceeds the multinomial's, 1 or more
                                 */
-        const char *type, *unit;
-        char *text; /* of the names, private */
+        const char *type, *unit; /* of the profile `after`, which must outlive them */
+        char *text;              /* of the names, private */
 };
 
 /* -ENOENT: a profile does not have the sample type. */
