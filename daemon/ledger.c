@@ -59,6 +59,13 @@ static int add_numbers(struct profile *p, const struct counters *before, const s
         if (r >= 0)
                 r = line(p, "samples.deferred: %" PRIu64,
                          now->stat[ABI_STAT_DEFERRED] - before->stat[ABI_STAT_DEFERRED]);
+        /* Delivered, but with a stack that is cut. */
+        if (r >= 0)
+                r = line(p, "samples.hurried: %" PRIu64,
+                         now->tracker.deferred_hurried - before->tracker.deferred_hurried);
+        if (r >= 0)
+                r = line(p, "samples.not_deferred: %" PRIu64,
+                         now->stat[ABI_STAT_RAWS_FULL] - before->stat[ABI_STAT_RAWS_FULL]);
         counters_losses(before, now, losses);
         for (int i = 0; i < COUNTERS_LOSSES && r >= 0; i++)
                 r = line(p, "lost.%s: %" PRIu64, losses[i].cause, losses[i].samples);

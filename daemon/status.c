@@ -85,6 +85,8 @@ static void json_tracking(const struct status *s, struct json_out *j)
         json_u64(j, "execs", t->execs);
         json_u64(j, "samples_deferred", t->deferred);
         json_u64(j, "samples_deferred_complete", t->deferred_complete);
+        json_u64(j, "samples_deferred_hurried", t->deferred_hurried);
+        json_u64(j, "samples_not_deferred", s->now->stat[ABI_STAT_RAWS_FULL]);
         json_object_end(j);
 }
 
@@ -229,6 +231,13 @@ void status_metrics(const struct status *s, struct buf *out)
                "Mapping records lost by the kernel; repaired from /proc.", (double)c->tracker.records_lost);
         metric(out, "samples_deferred_total", "counter", "Samples whose walk was finished in user space.",
                (double)c->tracker.deferred);
+        metric(out, "samples_deferred_hurried_total", "counter",
+               "Deferred samples that were finished before their unwind table had come: their stacks are "
+               "cut.",
+               (double)c->tracker.deferred_hurried);
+        metric(out, "samples_not_deferred_total", "counter",
+               "Samples that found the ring of deferred samples full: their stacks are cut.",
+               (double)c->stat[ABI_STAT_RAWS_FULL]);
         metric(out, "symbolizer_restarts_total", "counter", "Workers that were replaced.",
                (double)c->symbols.restarts);
         metric(out, "symbolizer_bad_objects", "gauge", "Objects that were given up.",

@@ -5,11 +5,16 @@ import time
 from harness import PROGRAMS, Daemon, check, has
 
 with Daemon("[Sampling]\nFrequency=499\nEvents=cycles\n[Limits]\nCpu=50%\n") as d:
-    work = subprocess.Popen([f"{PROGRAMS}/storm", "16"], stdout=subprocess.PIPE, text=True)
+    work = subprocess.Popen([f"{PROGRAMS}/storm", "30"], stdout=subprocess.PIPE, text=True)
     while work.stdout.readline() != "ready\n":
         pass
-    d.collect(2)
+    # profd has just started: everything on this host is new to it at once, which is not what is measured here
+    for _ in range(10):
+        p = d.collect(1)
+        if p.ledger("samples.hurried") + p.ledger("samples.not_deferred") == 0:
+            break
     p = d.collect(10)
+    work.terminate()
     work.wait()
     # its children are started from /proc/self/exe, which the kernel names them by
     storm = [s for s in p.samples if s.labels.get("comm") in ("storm", "exe")]
