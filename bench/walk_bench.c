@@ -3,6 +3,7 @@
  * of the same depth beside it (bpf_get_stack).
  *
  *   walk_bench [FRAMES [ROUNDS]] */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static double median(double *v, int n)
         return v[n / 2];
 }
 
-static void make_world(struct walk_fixture *f, uint64_t *stack, uint32_t frames)
+static void make_world(struct walk_fixture *f, uint64_t *stack, uint32_t frames, bool remember)
 {
         memset(f->probe, 0, sizeof(*f->probe));
         for (uint32_t i = 0; i < MAPPINGS; i++)
@@ -41,6 +42,7 @@ static void make_world(struct walk_fixture *f, uint64_t *stack, uint32_t frames)
                                                       (uint16_t)(i + 1),
                                                       0};
         f->probe->n_mappings = MAPPINGS;
+        f->probe->version = remember;
         for (uint32_t i = 0; i < 64; i++)
                 f->rules[10 + i] = (struct unwind_rule){UNWIND_SP, 0, 0, FRAME};
         for (uint32_t p = 0; p < MAPPINGS * 64; p++) {
@@ -77,14 +79,17 @@ int main(int argc, char **argv)
                 fprintf(stderr, "walk_bench: needs root and BPF\n");
                 return 1;
         }
-        make_world(&f, stack, frames);
-        for (int i = 0; i < rounds; i++) {
-                if (walk_kernel(&f, &r) < 0)
-                        return 1;
-                ns[i] = (double)f.probe->ns / (REPEAT + 1) / r.walked;
+        for (int remember = 0; remember < 2; remember++) {
+                make_world(&f, stack, frames, remember);
+                for (int i = 0; i < rounds; i++) {
+                        if (walk_kernel(&f, &r) < 0)
+                                return 1;
+                        ns[i] = (double)f.probe->ns / (REPEAT + 1) / r.walked;
+                }
+                printf("%s: %u frames, end %u, %.1f ns a frame, %.2f us a walk (median of %d)\n",
+                       remember ? "remembered" : "tables", r.walked, r.walk, median(ns, rounds),
+                       median(ns, rounds) * r.walked / 1000, rounds);
         }
-        printf("tables: %u frames, end %u, %.1f ns a frame, %.2f us a walk (median of %d)\n", r.walked,
-               r.walk, median(ns, rounds), median(ns, rounds) * r.walked / 1000, rounds);
         for (int i = 0; i < rounds; i++)
                 ns[i] = walk_frame_pointers(&f, frames, REPEAT) / frames;
         printf("frame pointers by the kernel: %u frames, %.1f ns a frame, %.2f us a walk\n",

@@ -124,8 +124,9 @@ struct abi_raw {
 struct abi_process {
         uint64_t stamp;
         uint32_t first, n;
-        uint32_t flags; /* ABI_PROCESS_* */
-        uint32_t pad;
+        uint32_t flags;   /* ABI_PROCESS_* */
+        uint32_t version; /* of the list: another for each list ever written, so that what was found by it
+                           * can be remembered; 0: do not */
 };
 /* An address outside the list is no mapping: do not defer for it. */
 #define ABI_PROCESS_SETTLED 1

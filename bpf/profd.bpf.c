@@ -106,6 +106,7 @@ static __always_inline int find_list(struct scratch *s, uint32_t tgid)
                 return 0;
         s->first = p->first;
         s->n_mappings = p->n;
+        s->version = p->version;
         s->settled = p->flags & ABI_PROCESS_SETTLED;
         return p->stamp == s->stamp;
 }

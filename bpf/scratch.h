@@ -105,6 +105,23 @@ struct {
         __type(value, uint64_t); /* struct unwind_rule */
 } rules SEC(".maps");
 
+/* Per CPU, what return addresses were found to be: mostly the same few hundred in sample after sample, and
+ * one cache line in place of the dozen that mapping list, page index, rows and rule are in. An entry is of
+ * one version of a mapping list and so never goes stale: what a list says is at an address does not change,
+ * and the unwind table of that object neither; only what is found in a loaded table is kept here. */
+#define STEP_CACHE_LOG 11
+#define STEP_CACHE     (1u << STEP_CACHE_LOG) /* entries per CPU */
+struct step_entry {
+        uint64_t ip, frame, rule;
+        uint32_t version, flags;
+};
+struct {
+        __uint(type, BPF_MAP_TYPE_ARRAY);
+        __uint(max_entries, STEP_CACHE);
+        __type(key, uint32_t);
+        __type(value, struct step_entry);
+} step_cache SEC(".maps");
+
 struct shard {
         uint32_t row[ABI_SHARD_ROWS];
 };
@@ -150,11 +167,12 @@ struct scratch {
         uint64_t window_base; /* address of window[] */
         uint64_t window[WINDOW / 8];
         uint32_t first, n_mappings; /* list of the process, in `mappings` */
+        uint32_t version;           /* of that list; 0: not to be remembered */
         uint32_t cpu, epoch;
         uint64_t weight, stamp;
         uint64_t hash;      /* of the user frames emitted */
         uint64_t hash_leaf; /* of the first LEAF of them */
-        uint8_t compat, defer, settled, pad[5];
+        uint8_t compat, defer, settled, pad;
         struct abi_key key;
         struct abi_registers registers;
         union {

@@ -24,6 +24,7 @@ struct unwind_walk {
         uint32_t n;                 /* frames emitted */
         uint32_t walk;              /* enum abi_walk, when unwind_step() returned nonzero */
         uint32_t uprobes;           /* return trampolines met */
+        uint32_t flags;             /* ABI_MAPPING_* of the code at ip */
         uint8_t leaf;               /* ip is of an interrupted instruction, not a return address */
         uint8_t bx_known;
         uint8_t by_fp; /* ip was found by a frame pointer that nothing vouches for */
@@ -128,7 +129,7 @@ UNWIND_INLINE int unwind_signal(struct unwind_walk *w)
 UNWIND_INLINE int unwind_frame_pointer(struct unwind_walk *w)
 {
         uint64_t sp = w->sp, fp = w->fp, code = 0, v[2];
-        uint32_t flags = w->mapping.flags;
+        uint32_t flags = w->flags;
         uint32_t end = flags & ABI_MAPPING_GO   ? ABI_WALK_COMPLETE
                        : flags & ABI_MAPPING_FP ? ABI_WALK_FP_END
                                                 : ABI_WALK_NO_TABLE;
@@ -214,27 +215,32 @@ UNWIND_INLINE int unwind_caller(struct unwind_walk *w, uint64_t rule, uint64_t c
         return unwind_to(w, ra, cfa, fp);
 }
 
-/* Emits the frame at w->ip and goes to its caller. 0: go on; nonzero: the walk has ended, see w->walk. */
-UNWIND_INLINE int unwind_step(struct unwind_walk *w)
+/* What unwind_locate() found. */
+enum unwind_located {
+        UNWIND_FOUND = 0, /* frame and rule of w->ip, and w->flags */
+        UNWIND_ENDED = 1, /* the walk has ended, see w->walk */
+        UNWIND_MOVED = 2, /* w->ip stood for another address, where it is now: locate again */
+};
+
+/* The frame and the rule of w->ip, by mappings and tables. */
+UNWIND_INLINE int unwind_locate(struct unwind_walk *w, uint64_t *ret_frame, uint64_t *ret_rule)
 {
-        uint64_t ip = w->ip, sp = w->sp, fp = w->fp, cfa, rule, v;
-        uint64_t pc = w->leaf ? ip : ip - 1;
-        uint32_t kind;
-        int64_t off, aux;
+        uint64_t ip = w->ip, pc = w->leaf ? ip : ip - 1, v;
 
         if (pc - w->mapping.start >= w->mapping.end - w->mapping.start && !unwind_find_mapping(w, pc)) {
                 w->mapping.start = w->mapping.end = 0;
                 if (!UNWIND_ARM64 && w->leaf && ip >> 12 == UNWIND_VSYSCALL >> 12) {
                         unwind_emit(w, ABI_FRAME(0, pc));
-                        if (unwind_read8(w, sp, &v))
+                        if (unwind_read8(w, w->sp, &v))
                                 return unwind_end(w, ABI_WALK_UNREADABLE);
-                        return unwind_to(w, v, sp + 8, fp);
+                        return unwind_to(w, v, w->sp + 8, w->fp) ? UNWIND_ENDED : UNWIND_MOVED;
                 }
                 if (w->leaf) /* elsewhere it is no address of code, and naming it would invent a caller */
                         unwind_emit(w, ABI_FRAME(0, pc));
                 return unwind_end(w, w->by_fp ? ABI_WALK_FP_END : ABI_WALK_NO_MAPPING);
         }
-        if (w->mapping.flags & ABI_MAPPING_UPROBES) {
+        w->flags = w->mapping.flags;
+        if (w->flags & ABI_MAPPING_UPROBES) {
                 v = unwind_uprobe(w);
                 w->uprobes++;
                 if (!v || v == ip) {
@@ -242,21 +248,29 @@ UNWIND_INLINE int unwind_step(struct unwind_walk *w)
                         return unwind_end(w, ABI_WALK_UNSUPPORTED);
                 }
                 w->ip = v;
-                return 0;
+                return UNWIND_MOVED;
         }
-        unwind_emit(w, ABI_FRAME(w->mapping.object, w->mapping.object ? pc - w->mapping.bias : pc));
+        *ret_frame = ABI_FRAME(w->mapping.object, w->mapping.object ? pc - w->mapping.bias : pc);
+        *ret_rule = unwind_find_rule(w, pc);
+        return UNWIND_FOUND;
+}
 
-        rule = unwind_find_rule(w, pc);
+/* Emits the frame at w->ip and goes to its caller by its rule. 0: go on; nonzero: the walk has ended, see
+ * w->walk. */
+UNWIND_INLINE int unwind_apply(struct unwind_walk *w, uint64_t frame, uint64_t rule)
+{
+        uint64_t ip = w->ip, sp = w->sp, fp = w->fp, cfa, v;
+        uint32_t kind = UNWIND_RULE_NUM_KIND(rule);
+        int64_t off = UNWIND_RULE_NUM_CFA(rule), aux = UNWIND_RULE_NUM_AUX(rule);
+
+        unwind_emit(w, frame);
         if (rule == UNWIND_RULE_ABSENT) {
                 w->defer = 1;
                 return unwind_end(w, ABI_WALK_PAGE_MISSING);
         }
-        kind = UNWIND_RULE_NUM_KIND(rule);
-        off = UNWIND_RULE_NUM_CFA(rule);
-        aux = UNWIND_RULE_NUM_AUX(rule);
         switch (kind) {
         case UNWIND_NONE:
-                if (w->mapping.flags & ABI_MAPPING_DEFER) {
+                if (w->flags & ABI_MAPPING_DEFER) {
                         w->defer = 1;
                         return unwind_end(w, ABI_WALK_NO_TABLE);
                 }
@@ -299,6 +313,15 @@ UNWIND_INLINE int unwind_step(struct unwind_walk *w)
         if (cfa & 7 || cfa < sp || (cfa == sp && !(UNWIND_ARM64 && w->leaf)))
                 return unwind_end(w, ABI_WALK_BAD_STACK);
         return unwind_caller(w, rule, cfa);
+}
+
+/* From a frame to its caller. 0: go on; nonzero: the walk has ended, see w->walk. */
+UNWIND_INLINE int unwind_step(struct unwind_walk *w)
+{
+        uint64_t frame, rule;
+        int r = unwind_locate(w, &frame, &rule);
+
+        return r == UNWIND_FOUND ? unwind_apply(w, frame, rule) : r == UNWIND_ENDED;
 }
 
 /* Index of the last of n entries (n > 0, at most 2^20) that is not above the key, by loads of

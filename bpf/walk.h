@@ -137,8 +137,37 @@ UNWIND_INLINE void unwind_emit(struct unwind_walk *w, uint64_t frame)
 __noinline int walk_step(void)
 {
         struct scratch *s = get_scratch();
+        uint64_t frame, rule, ip;
+        struct step_entry *e;
+        uint32_t i, version;
+        int r;
 
-        return s ? unwind_step(&s->walk) : 1;
+        if (!s)
+                return 1;
+        ip = s->walk.ip;
+        version = s->walk.leaf ? 0 : s->version;
+        i = s->cpu * STEP_CACHE +
+            (uint32_t)(((ip ^ (uint64_t)version << 32) * 0x9E3779B97F4A7C15ull) >> (64 - STEP_CACHE_LOG));
+        e = bpf_map_lookup_elem(&step_cache, &i);
+        if (!e)
+                return 1;
+        if (version && e->ip == ip && e->version == version) {
+                frame = e->frame;
+                rule = e->rule;
+                s->walk.flags = e->flags;
+        } else {
+                r = unwind_locate(&s->walk, &frame, &rule);
+                if (r != UNWIND_FOUND)
+                        return r == UNWIND_ENDED;
+                if (version && rule != UNWIND_NONE && rule != UNWIND_RULE_ABSENT) {
+                        e->ip = ip;
+                        e->version = version;
+                        e->flags = s->walk.flags;
+                        e->frame = frame;
+                        e->rule = rule;
+                }
+        }
+        return unwind_apply(&s->walk, frame, rule);
 }
 
 /* Of a stack deeper than ABI_MAX_FRAMES: the first LEAF frames, the mark, the last ROOT - 1. Its hash is of

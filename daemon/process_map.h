@@ -23,7 +23,7 @@ struct process_maps {
         uint32_t n, cap;
         struct process_mapping *mapping;
         /* Where the list stands in the map of the kernel half; published_n 0: nowhere, or out of date. */
-        uint32_t published_first, published_n;
+        uint32_t published_first, published_n, published_version;
 };
 
 /* Told whenever a list begins or ends to refer to an object. */

@@ -14,7 +14,8 @@
 
 #define DEFAULT_DRAIN_MS 1000
 #define MIN_MEMORY       (16u << 20)
-#define INDEX_SLOTS      32 /* of index_line, bpf/scratch.h */
+#define INDEX_SLOTS      32   /* of index_line, bpf/scratch.h */
+#define STEP_CACHE       2048 /* entries for a CPU, bpf/scratch.h */
 #define SEEN_SLOTS       8
 #define STACK_BYTES      400 /* of a new stack in the ring, kernel part included, on average */
 #define MAX_ROWS_PER_CPU 32768
@@ -175,6 +176,7 @@ static int set_sizes(struct sampler *s)
                         {k->maps.mappings, z->mappings},
                         {k->maps.pages, z->pages},
                         {k->maps.shards, z->shards},
+                        {k->maps.step_cache, z->cpus * STEP_CACHE},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {

@@ -16,6 +16,7 @@ struct unwind_lists {
         struct unwind_maps maps;
         struct unwind_space *mappings;
         struct unwind_lists_stats stats;
+        uint32_t versions; /* given to lists so far */
 };
 
 int unwind_lists_new(struct unwind_lists **ret, const struct unwind_maps *maps)
@@ -117,6 +118,9 @@ static int write_list(struct unwind_lists *l, struct process_maps *maps)
                 unwind_mapping_of(&maps->mapping[i], &l->maps.mappings[first + i]);
         maps->published_first = first;
         maps->published_n = maps->n;
+        if (!++l->versions)
+                l->versions = 1; /* 0 is no version */
+        maps->published_version = l->versions;
         return 0;
 }
 
@@ -126,7 +130,8 @@ static int put_process(struct unwind_lists *l, struct process_entry *p, uint64_t
         struct abi_process a = {.stamp = stamp,
                                 .first = maps->published_first,
                                 .n = maps->published_n,
-                                .flags = p->flags};
+                                .flags = p->flags,
+                                .version = maps->published_version};
 
         if (bpf_map_update_elem(l->maps.processes_fd, &p->process.pid, &a, BPF_ANY) < 0)
                 return -errno;

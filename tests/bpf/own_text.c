@@ -43,7 +43,11 @@ int own_text_map(struct sampler *sampler, uint64_t stamp, bool table)
         uint64_t start = (uintptr_t)&__executable_start & ~4095ull,
                  end = ((uintptr_t)&etext + 4095) & ~4095ull;
         uint32_t pid = (uint32_t)getpid(), pages = (uint32_t)((end - start) >> UNWIND_PAGE_SHIFT);
-        struct abi_process p = {.stamp = stamp, .first = FIRST, .n = 1, .flags = ABI_PROCESS_SETTLED};
+        struct abi_process p = {.stamp = stamp,
+                                .first = FIRST,
+                                .n = 1,
+                                .flags = ABI_PROCESS_SETTLED,
+                                .version = 1 + table};
         struct abi_mapping mapping = {.start = start, .end = end, .page = FIRST, .object = OWN_TEXT_OBJECT};
         struct unwind_maps m;
 

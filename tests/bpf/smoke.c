@@ -208,8 +208,8 @@ int main(int argc, char **argv)
         used = cpu_ns() - used;
         s = drain(sampler);
         if (e->time)
-                /* an emulated CPU misses ticks */
-                report(s.weight > used * 7 / 10 && s.weight < used * 11 / 10, "weight",
+                /* an emulated CPU on a busy host misses many ticks */
+                report(s.weight > used / 3 && s.weight < used * 11 / 10, "weight",
                        "%llu ms of CPU time by samples, %llu ms really",
                        (unsigned long long)s.weight / 1000000, (unsigned long long)used / 1000000);
         else

@@ -33,6 +33,7 @@ int walk_fixture_new(struct walk_fixture *f, bool arm64)
         bpf_map__set_max_entries(k->maps.mappings, FIXTURE_MAPPINGS);
         bpf_map__set_max_entries(k->maps.pages, FIXTURE_PAGES);
         bpf_map__set_max_entries(k->maps.shards, FIXTURE_SHARDS);
+        bpf_map__set_max_entries(k->maps.step_cache, 2048);
         int r = walk_probe_bpf__load(k);
         if (r < 0)
                 return r;

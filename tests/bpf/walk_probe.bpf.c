@@ -48,6 +48,7 @@ SEC("raw_tp") int walk_probe_run(void *ctx)
         s->first = p->first;
         s->n_mappings = p->n_mappings;
         s->settled = p->settled;
+        s->version = p->version;
         begin = bpf_ktime_get_ns();
         for (uint32_t i = 0; i < WALK_PROBE_MAX_REPEAT; i++) {
                 if (i > p->repeat)

@@ -8,7 +8,7 @@
 struct walk_probe {
         /* in */
         struct abi_registers registers;
-        uint32_t first, n_mappings, settled;
+        uint32_t first, n_mappings, settled, version;
         uint32_t repeat; /* the walk is done this many times more, for its time */
         /* out */
         uint64_t hash, ns;
