@@ -14,10 +14,15 @@
 #define DEFAULT_MAX_DIES   200000000ull
 #define MAX_PATH_LENGTH    4096
 
+/* How many units are read before the pages of the file that they were read from are given back. */
+#define UNITS_BETWEEN_DROPS 32
+
 enum { SERIAL_MAIN, SERIAL_ALT };
 
 struct dwarf_index {
         struct dwarf_budget budget;
+        struct elf_image *image; /* the object; not owned */
+        uint32_t n_read;         /* units since its pages were last given back */
         struct dwarf_file main, alt;
         struct dwarf_split *split;
         struct dwarf_names *names;
@@ -107,6 +112,15 @@ static int find_text(struct dwarf_index *d, struct elf_image *e)
         return 0;
 }
 
+/* A unit is read once, and but for names its bytes are not looked at again. */
+static void count_read(struct dwarf_index *d)
+{
+        if (++d->n_read < UNITS_BETWEEN_DROPS)
+                return;
+        elf_image_drop_pages(d->image);
+        d->n_read = 0;
+}
+
 struct extent_ctx {
         struct dwarf_index *d;
         uint32_t unit;
@@ -133,6 +147,7 @@ static int on_unit(void *ctx, struct dwarf_unit *u, uint32_t number, const struc
         struct extent_ctx e = {d, number};
         int r;
 
+        count_read(d);
         if (u->is_partial)
                 return 0;
         if (!dwarf_extent_is_empty(x)) {
@@ -175,6 +190,7 @@ static int open_index(struct dwarf_index *d, const struct dwarf_sources *sources
 {
         int r;
 
+        d->image = sources->main;
         d->budget.max_memory = sources->max_memory ? sources->max_memory : DEFAULT_MAX_MEMORY;
         d->budget.max_work = sources->max_dies ? sources->max_dies : DEFAULT_MAX_DIES;
         r = dwarf_file_open(&d->main, sources->main, false, &d->budget);
@@ -259,7 +275,9 @@ static int walk_unit(struct dwarf_index *d, struct dwarf_unit *u)
         if (r < 0)
                 return r;
         u->split = dies;
-        return dwarf_code_build(&d->walker, dies ? dies : u, u, &d->text, &u->code);
+        r = dwarf_code_build(&d->walker, dies ? dies : u, u, &d->text, &u->code);
+        count_read(d);
+        return r;
 }
 
 /* Units that do not say where all of their code is are walked when an address is in none of the others. */
