@@ -18,6 +18,7 @@ static const struct {
                 {"flamegraph", verb_flamegraph, "one interactive page"},
                 {"annotate", verb_annotate, "one function's source lines and instructions"},
                 {"record", verb_record, "run a command and profile it"},
+                {"doctor", verb_doctor, "what on this host stands in the way"},
                 {"symbolize", verb_symbolize, "names of addresses"},
                 {"dump", verb_dump, "write the profile in another format"},
                 {"list", verb_list, "the stored windows"},

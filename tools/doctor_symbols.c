@@ -1,0 +1,164 @@
+#include "tools/doctor.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "profile/symbols.h"
+#include "tools/package.h"
+
+#define MAX_LINES 5
+#define MIN_SHARE 0.001 /* of all samples: below, nobody would install a package for it */
+#define TRUNCATED "[truncated"
+
+/* What one object (by its mapping's file) is in the way of. */
+struct object_counts {
+        uint32_t file;    /* string */
+        int64_t unnamed;  /* samples that have a frame of it without a name */
+        int64_t no_lines; /* samples whose innermost code is in it, named but without source lines */
+        int64_t ends;     /* samples whose stack ends in it before its root */
+        uint32_t stamp;   /* the last sample that counted as unnamed, + 1 */
+};
+
+struct counting {
+        const struct profile *p;
+        struct object_counts *object; /* by string */
+        int count_type;
+        int64_t samples;
+};
+
+static const char *frame_name(const struct profile *p, const struct profile_location *l)
+{
+        return l->n_lines ? p->string[p->function[p->line[l->first_line + l->n_lines - 1].function].name]
+                          : "";
+}
+
+/* "object+0x123" is how profd writes an address that has no name. */
+static bool is_unnamed(const struct profile *p, const struct profile_location *l)
+{
+        const char *name = frame_name(p, l),
+                   *object = object_base_name(p->string[p->mapping[l->mapping].file]);
+        size_t n = strlen(object);
+
+        return !*name || (!strncmp(name, object, n) && !strncmp(name + n, "+0x", 3));
+}
+
+static bool has_lines(const struct profile *p, const struct profile_location *l)
+{
+        return l->n_lines > 0 &&
+               (p->line[l->first_line].line > 0 || p->function[p->line[l->first_line].function].file);
+}
+
+static bool is_file(const struct profile *p, const struct profile_location *l)
+{
+        return l->mapping && p->string[p->mapping[l->mapping].file][0] == '/';
+}
+
+static void count_sample(struct counting *c, uint32_t i)
+{
+        const struct profile *p = c->p;
+        const struct profile_sample *s = &p->sample[i];
+        int64_t n = c->count_type >= 0 ? profile_values(p, i)[c->count_type] : 1;
+
+        c->samples += n;
+        for (uint32_t k = 0; k < s->n_locations; k++) {
+                const struct profile_location *l = &p->location[p->sample_location[s->first_location + k]];
+                if (!is_file(p, l))
+                        continue;
+                struct object_counts *o = &c->object[p->mapping[l->mapping].file];
+                if (is_unnamed(p, l)) {
+                        o->unnamed += o->stamp == i + 1 ? 0 : n;
+                        o->stamp = i + 1;
+                } else if (k == 0 && !has_lines(p, l)) {
+                        o->no_lines += n;
+                }
+        }
+        if (s->n_locations < 2)
+                return;
+        const uint32_t *root = &p->sample_location[s->first_location + s->n_locations - 1];
+        const struct profile_location *last = &p->location[root[-1]];
+        if (!strncmp(frame_name(p, &p->location[*root]), TRUNCATED, strlen(TRUNCATED)) && is_file(p, last))
+                c->object[p->mapping[last->mapping].file].ends += n;
+}
+
+static int64_t value_of(const struct object_counts *o, int what)
+{
+        return what == 0 ? o->unnamed : what == 1 ? o->no_lines : o->ends;
+}
+
+static void say_object(struct doctor *d, const struct counting *c, const struct object_counts *o, int what)
+{
+        double share = 100.0 * (double)value_of(o, what) / (double)c->samples;
+        const char *path = c->p->string[o->file];
+        _cleanup_free_ char *package = what < 2 ? package_of(path) : NULL;
+
+        if (what == 2) {
+                doctor_say(d, FINDING_NOTE, "stacks end early",
+                           "in %s, %.1f%% of all samples: it has no unwind information there (hand-written "
+                           "or "
+                           "generated code); built with frame pointers it would have whole stacks",
+                           path, share);
+                return;
+        }
+        if (package)
+                doctor_say(d, FINDING_NOTE, what == 0 ? "names missing" : "no source lines",
+                           "in %s, %.1f%% of all samples: install the debug symbols of package %s "
+                           "(%s-dbgsym, or by "
+                           "debuginfod)",
+                           path, share, package, package);
+        else
+                doctor_say(d, FINDING_NOTE, what == 0 ? "names missing" : "no source lines",
+                           "in %s, %.1f%% of all samples: %s", path, share,
+                           what == 0 ? "do not strip it, or keep its debug file in /usr/lib/debug/.build-id"
+                                     : "build it with -g1 or more (Rust: debug = \"line-tables-only\")");
+}
+
+static void say_most(struct doctor *d, struct counting *c, int what)
+{
+        for (int line = 0; line < MAX_LINES; line++) {
+                struct object_counts *most = NULL;
+                for (uint32_t i = 1; i < c->p->n_strings; i++) {
+                        struct object_counts *o = &c->object[i];
+                        if (value_of(o, what) > (most ? value_of(most, what) : 0)) {
+                                most = o;
+                                o->file = i;
+                        }
+                }
+                if (!most || (double)value_of(most, what) < MIN_SHARE * (double)c->samples)
+                        return;
+                say_object(d, c, most, what);
+                *(what == 0 ? &most->unnamed : what == 1 ? &most->no_lines : &most->ends) = 0;
+        }
+}
+
+static void say_stacks(struct doctor *d, const struct profile *p)
+{
+        int64_t all = 0, whole = profile_ledger_count(p, "stacks.complete", 0);
+
+        for (uint32_t i = 0; i < p->n_comments; i++) {
+                const char *line = p->string[p->comment[i]], *value = strstr(line, ": ");
+                if (!strncmp(line, "stacks.", 7) && value)
+                        all += strtoll(value + 2, NULL, 10);
+        }
+        if (all <= 0)
+                return;
+        double share = 100.0 * (double)whole / (double)all;
+        doctor_say(d, share >= 99 ? FINDING_GOOD : FINDING_NOTE, "complete stacks", "%.2f%%", share);
+}
+
+void doctor_symbols(struct doctor *d, const struct profile *p)
+{
+        _cleanup_free_ struct object_counts *object = calloc(p->n_strings, sizeof(*object));
+        struct counting c = {.p = p, .object = object, .count_type = profile_find_type(p, "samples")};
+
+        if (!object)
+                return;
+        for (uint32_t i = 0; i < p->n_samples; i++)
+                count_sample(&c, i);
+        if (c.samples == 0)
+                return;
+        say_stacks(d, p);
+        for (int what = 0; what < 3; what++)
+                say_most(d, &c, what);
+}
