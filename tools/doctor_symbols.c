@@ -10,7 +10,8 @@
 
 #define MAX_LINES 5
 #define MIN_SHARE 0.001 /* of all samples: below, nobody would install a package for it */
-#define TRUNCATED "[truncated"
+#define TRUNCATED "[truncated: "
+#define RUN_TIME  "//anon" /* the kernel's name of memory without a file */
 
 /* What one object (by its mapping's file) is in the way of. */
 struct object_counts {
@@ -18,6 +19,7 @@ struct object_counts {
         int64_t unnamed;  /* samples that have a frame of it without a name */
         int64_t no_lines; /* samples whose innermost code is in it, named but without source lines */
         int64_t ends;     /* samples whose stack ends in it before its root */
+        const char *end;  /* how they end */
         uint32_t stamp;   /* the last sample that counted as unnamed, + 1 */
 };
 
@@ -78,8 +80,11 @@ static void count_sample(struct counting *c, uint32_t i)
                 return;
         const uint32_t *root = &p->sample_location[s->first_location + s->n_locations - 1];
         const struct profile_location *last = &p->location[root[-1]];
-        if (!strncmp(frame_name(p, &p->location[*root]), TRUNCATED, strlen(TRUNCATED)) && is_file(p, last))
+        const char *end = frame_name(p, &p->location[*root]);
+        if (!strncmp(end, TRUNCATED, strlen(TRUNCATED)) && is_file(p, last)) {
                 c->object[p->mapping[last->mapping].file].ends += n;
+                c->object[p->mapping[last->mapping].file].end = end + strlen(TRUNCATED);
+        }
 }
 
 static int64_t value_of(const struct object_counts *o, int what)
@@ -87,31 +92,60 @@ static int64_t value_of(const struct object_counts *o, int what)
         return what == 0 ? o->unnamed : what == 1 ? o->no_lines : o->ends;
 }
 
-static void say_object(struct doctor *d, const struct counting *c, const struct object_counts *o, int what)
+static void say_end(struct doctor *d, const char *path, double share, const char *end)
 {
-        double share = 100.0 * (double)value_of(o, what) / (double)c->samples;
-        const char *path = c->p->string[o->file];
-        _cleanup_free_ char *package = what < 2 ? package_of(path) : NULL;
+        int n = (int)strcspn(end, "]");
 
-        if (what == 2) {
+        if (!strcmp(path, RUN_TIME))
                 doctor_say(d, FINDING_NOTE, "stacks end early",
-                           "in %s, %.1f%% of all samples: it has no unwind information there (hand-written "
-                           "or "
-                           "generated code); built with frame pointers it would have whole stacks",
-                           path, share);
+                           "in code made at run time, %.1f%% of all samples: %.*s; most JITs can keep frame "
+                           "pointers "
+                           "(java -XX:+PreserveFramePointer, node --interpreted-frames-native-stack)",
+                           share, n, end);
+        else if (!strncmp(end, "no unwind information", 21))
+                doctor_say(d, FINDING_NOTE, "stacks end early",
+                           "in %s, %.1f%% of all samples: %.*s; build it with -fno-omit-frame-pointer or "
+                           "-fasynchronous-unwind-tables",
+                           path, share, n, end);
+        else
+                doctor_say(d, FINDING_NOTE, "stacks end early", "in %s, %.1f%% of all samples: %.*s", path,
+                           share, n, end);
+}
+
+static void say_unnamed(struct doctor *d, const char *path, double share, bool lines_only)
+{
+        const char *subject = lines_only ? "no source lines" : "names missing";
+
+        if (!strcmp(path, RUN_TIME)) {
+                doctor_say(d, FINDING_NOTE, subject,
+                           "of code made at run time, %.1f%% of all samples: start the program so that it "
+                           "writes a perf "
+                           "map (node --perf-basic-prof, python -X perf, java with libperf-jvmti)",
+                           share);
                 return;
         }
+        _cleanup_free_ char *package = package_of(path);
         if (package)
-                doctor_say(d, FINDING_NOTE, what == 0 ? "names missing" : "no source lines",
+                doctor_say(d, FINDING_NOTE, subject,
                            "in %s, %.1f%% of all samples: install the debug symbols of package %s "
                            "(%s-dbgsym, or by "
                            "debuginfod)",
                            path, share, package, package);
         else
-                doctor_say(d, FINDING_NOTE, what == 0 ? "names missing" : "no source lines",
-                           "in %s, %.1f%% of all samples: %s", path, share,
-                           what == 0 ? "do not strip it, or keep its debug file in /usr/lib/debug/.build-id"
-                                     : "build it with -g1 or more (Rust: debug = \"line-tables-only\")");
+                doctor_say(d, FINDING_NOTE, subject, "in %s, %.1f%% of all samples: %s", path, share,
+                           lines_only ? "build it with -g1 or more (Rust: debug = \"line-tables-only\")"
+                                      : "do not strip it, or keep its debug file in "
+                                        "/usr/lib/debug/.build-id");
+}
+
+static void say_object(struct doctor *d, const struct counting *c, const struct object_counts *o, int what)
+{
+        double share = 100.0 * (double)value_of(o, what) / (double)c->samples;
+
+        if (what == 2)
+                say_end(d, c->p->string[o->file], share, o->end);
+        else
+                say_unnamed(d, c->p->string[o->file], share, what == 1);
 }
 
 static void say_most(struct doctor *d, struct counting *c, int what)

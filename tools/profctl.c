@@ -20,6 +20,8 @@ static const struct {
                 {"record", verb_record, "run a command and profile it"},
                 {"doctor", verb_doctor, "what on this host stands in the way"},
                 {"symbolize", verb_symbolize, "names of addresses"},
+                {"diff", verb_diff, "what changed between two times or files"},
+                {"changes", verb_changes, "what was upgraded or restarted, and what that did"},
                 {"dump", verb_dump, "write the profile in another format"},
                 {"list", verb_list, "the stored windows"},
                 {"status", verb_status, "what is sampled, at what cost, what is lost"},
