@@ -14,6 +14,7 @@
 #include "base/io.h"
 #include "base/parse.h"
 #include "profile/diff.h"
+#include "profile/symbols.h"
 #include "tools/change_find.h"
 #include "tools/diff_text.h"
 #include "tools/event.h"
@@ -42,9 +43,8 @@ static const struct option_spec options[] = {
 static const struct command_spec spec = {
                 .name = "changes",
                 .arguments = "[OPTION...] [FILE...]",
-                .summary = "Units that were restarted and objects that were upgraded, in the last 24 hours "
-                           "or\n"
-                           "another range, and what changed significantly from before to after.",
+                .summary = "Units that were restarted and objects that were upgraded, in the last 24 hours\n"
+                           "or another range, and what changed significantly from before to after.",
                 .options = options,
                 .n_options = ARRAY_SIZE(options),
                 .takes = TAKES_TARGET | TAKES_TIME,
@@ -82,7 +82,7 @@ static void keep_object(struct diff *d, const char *path)
         uint32_t n = 0, changed = 0;
 
         for (uint32_t i = 0; i < d->n; i++) {
-                if (strcmp(d->row[i].object, path) != 0)
+                if (strcmp(object_base_name(d->row[i].object), object_base_name(path)) != 0)
                         continue;
                 changed += i < d->n_changed;
                 d->row[n++] = d->row[i];

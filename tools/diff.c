@@ -19,7 +19,7 @@
 #include "tools/text.h"
 #include "tools/verb.h"
 
-enum { OPT_BY, OPT_LINES, OPT_CHILDREN, OPT_NO_INLINE, OPT_FLAMEGRAPH };
+enum { OPT_BY, OPT_LINES, OPT_CHILDREN, OPT_NO_INLINE, OPT_ABSOLUTE, OPT_FLAMEGRAPH };
 
 struct options {
         struct diff_options diff;
@@ -43,6 +43,9 @@ static int set(void *ctx, int id, const char *value)
         case OPT_CHILDREN:
                 o->diff.children = true;
                 return 0;
+        case OPT_ABSOLUTE:
+                o->diff.order = DIFF_BY_RATE;
+                return 0;
         case OPT_NO_INLINE:
                 o->diff.no_inline = true;
                 return 0;
@@ -56,6 +59,7 @@ static const struct option_spec options[] = {
                 {"by", 'b', "KEY", "function, stack, process, unit or object", OPT_BY},
                 {"lines", 'n', "N", "at most so many lines of each kind", OPT_LINES},
                 {"children", 0, NULL, "functions with all that they call", OPT_CHILDREN},
+                {"absolute", 0, NULL, "compare CPUs used (or events a second), not shares", OPT_ABSOLUTE},
                 {"no-inline", 0, NULL, "count inlined functions to what they are inlined into",
                  OPT_NO_INLINE},
                 {"flamegraph", 0, "FILE", "write a flame graph of both: red grew, blue shrank",
@@ -65,9 +69,8 @@ static const struct option_spec options[] = {
 static const struct command_spec spec = {
                 .name = "diff",
                 .arguments = "A B [OPTION...]",
-                .summary = "What changed from A to B, and what is only the noise of sampling. A and B are "
-                           "pprof\n"
-                           "files, or ranges of stored time: 02:00..02:10, yesterday..today.",
+                .summary = "What changed from A to B, and what is only the noise of sampling. A and B are\n"
+                           "pprof files, or ranges of stored time: 02:00..02:10, yesterday..today.",
                 .options = options,
                 .n_options = ARRAY_SIZE(options),
                 .takes = TAKES_TARGET | TAKES_SELECTION,
@@ -128,6 +131,7 @@ static int compare(const struct options *o, const struct profile *a, const struc
                         .columns = tty ? text_columns(STDOUT_FILENO, 80) : -1,
                         .grey = tty,
                         .by = o->diff.by,
+                        .absolute = o->diff.order == DIFF_BY_RATE,
                         .max_changed = o->lines ? (uint32_t)o->lines : UINT32_MAX,
                         .max_noise = o->lines ? (uint32_t)o->lines : 10,
         };

@@ -36,14 +36,40 @@ static bool has_rates(const struct diff *d)
                !isnan(d->row[0].side[1].rate);
 }
 
+/* Absolute numbers are CPUs busy, or events a second. */
+static double per_second(const struct diff *d, double rate)
+{
+        return !strcmp(d->unit, "nanoseconds") ? rate : rate * (double)NSEC_PER_SEC;
+}
+
 static void put_titles(const struct diff *d, const struct diff_text *how, struct buf *out)
 {
         static const char *const what[] = {"function", "stack", "unit", "process", "object"};
 
-        buf_adds(out, "#     A        B    change       95 % interval");
-        if (has_rates(d))
+        if (how->absolute)
+                buf_addf(out, "# %9s  %9s     change          95 %% interval",
+                         !strcmp(d->unit, "nanoseconds") ? "CPUs A" : "A per s",
+                         !strcmp(d->unit, "nanoseconds") ? "CPUs B" : "B per s");
+        else
+                buf_adds(out, "#     A        B    change       95 % interval");
+        if (!how->absolute && has_rates(d))
                 buf_adds(out, "   CPUs A   CPUs B");
         buf_addf(out, "  %s\n", what[how->by]);
+}
+
+static void put_numbers(const struct diff *d, const struct diff_row *r, const struct diff_text *how,
+                        struct buf *out)
+{
+        if (how->absolute) {
+                buf_addf(out, "%11.4g  %9.4g  %+9.4g  %+10.4g .. %+9.4g", per_second(d, r->side[0].rate),
+                         per_second(d, r->side[1].rate), per_second(d, r->rate_change),
+                         per_second(d, r->rate_low), per_second(d, r->rate_high));
+                return;
+        }
+        buf_addf(out, "%6.2f%%  %6.2f%%  %+7.2f%%  %+7.2f .. %+7.2f%%", 100 * r->side[0].share,
+                 100 * r->side[1].share, 100 * r->share_change, 100 * r->share_low, 100 * r->share_high);
+        if (has_rates(d))
+                buf_addf(out, "  %7.3f  %7.3f", r->side[0].rate, r->side[1].rate);
 }
 
 static void put_row(const struct diff *d, const struct diff_row *r, const struct diff_text *how, bool faint,
@@ -51,10 +77,7 @@ static void put_row(const struct diff *d, const struct diff_row *r, const struct
 {
         _cleanup_buf_ struct buf line = {0};
 
-        buf_addf(&line, "%6.2f%%  %6.2f%%  %+7.2f%%  %+7.2f .. %+7.2f%%", 100 * r->side[0].share,
-                 100 * r->side[1].share, 100 * r->share_change, 100 * r->share_low, 100 * r->share_high);
-        if (has_rates(d))
-                buf_addf(&line, "  %7.3f  %7.3f", r->side[0].rate, r->side[1].rate);
+        put_numbers(d, r, how, &line);
         buf_addf(&line, "  %s", *r->name ? r->name : "-");
         if (how->by == DIFF_FUNCTION && r->object && *r->object)
                 buf_addf(&line, " (%s)", object_base_name(r->object));

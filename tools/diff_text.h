@@ -12,6 +12,7 @@ struct diff_text {
         int columns; /* -1: as long as a line takes */
         bool grey;   /* lines within the noise in a terminal's faint style */
         enum diff_by by;
+        bool absolute;                   /* CPUs, instead of shares, with the interval of their change */
         uint32_t max_changed, max_noise; /* lines */
 };
 

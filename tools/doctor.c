@@ -22,9 +22,8 @@
 static const struct command_spec spec = {
                 .name = "doctor",
                 .arguments = "[OPTION...]",
-                .summary = "Checks this host, the running profd, and the profile of the last hour, and says "
-                           "what\n"
-                           "to do about each thing that stands in the way.",
+                .summary = "Checks this host, the running profd, and the profile of the last hour, and\n"
+                           "says what to do about each thing that stands in the way.",
                 .takes = TAKES_TARGET | TAKES_TIME,
 };
 

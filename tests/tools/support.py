@@ -11,6 +11,7 @@ import time
 import unittest
 
 PROFCTL = os.environ["PROFCTL"]
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 MAKE_PROFILE = os.environ["MAKE_PROFILE"]
 
 WEB = """\

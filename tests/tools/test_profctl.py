@@ -52,6 +52,22 @@ class Usage(Case):
             self.assertLessEqual(text.count("\n"), 24, text)
             self.assertLessEqual(max(map(len, text.split("\n"))), 80, text)
 
+    def test_man_pages_and_completion_know_the_options_of_each_command(self):
+        with open(os.path.join(support.SOURCE, "packaging/completions/profctl")) as f:
+            completion = f.read()
+        self.assertEqual(support.subprocess.run(["bash", "-n"], input=completion, text=True).returncode, 0)
+        for verb in VERBS:
+            own = re.findall(r"^  (?:-\w,|   ) (--[\w-]+)", self.ok(verb, "--help"), re.M)
+            completed = re.search(r"^\t%s\) own=\"(.*)\" ;;$" % verb, completion, re.M).group(1).split()
+            self.assertEqual([o for o in completed if o.startswith("--")][:-1 if verb in ("symbolize", "record") else None],
+                             own)
+            with open(os.path.join(support.SOURCE, "docs/man/profctl-%s.1.scd" % verb)) as f:
+                page = f.read()
+            self.assertEqual([o for o in own if "*%s*" % o not in page], [], verb)
+        with open(os.path.join(support.SOURCE, "docs/man/profctl.1.scd")) as f:
+            page = f.read()
+        self.assertEqual([v for v in VERBS if "*%s*\n" % v not in page], [])
+
     def test_wrong_usage_is_status_2(self):
         self.refused(2)
         self.refused(2, "nonsense")
