@@ -53,11 +53,10 @@ static __always_inline void remember(struct scratch *s, uint64_t hash)
         line->hash[at & (SEEN_SLOTS - 1)] = hash;
 }
 
-/* Wakes the daemon only when a ring is half full: it reads at each drain anyway. */
-static __always_inline uint64_t ring_flags(void *ring, uint32_t size)
+/* Wakes the daemon only when a ring has `wake` bytes: it reads at each drain anyway. */
+static __always_inline uint64_t ring_flags(void *ring, uint32_t wake)
 {
-        return bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > size / 2 ? BPF_RB_FORCE_WAKEUP
-                                                                     : BPF_RB_NO_WAKEUP;
+        return bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
 /* Sends a stack that was not sent yet; the counter of the loss when that fails, else 0. `max` bounds the
@@ -77,7 +76,7 @@ static __always_inline uint32_t send_stack(struct scratch *s, struct abi_stack *
         stack->kind = kind;
         size = sizeof(*stack) + (uint64_t)n * 8;
         for (int i = 0; i < RING_TRIES; i++) {
-                if (!bpf_ringbuf_output(&stacks, stack, size, ring_flags(&stacks, stacks_size))) {
+                if (!bpf_ringbuf_output(&stacks, stack, size, ring_flags(&stacks, stacks_size / 2))) {
                         remember(s, hash);
                         return 0;
                 }
@@ -133,7 +132,8 @@ __noinline int defer_sample(void)
         r->raw.len = len;
         if (len > ABI_RAW_STACK)
                 return -1;
-        return bpf_ringbuf_output(&raws, r, sizeof(r->raw) + len, ring_flags(&raws, raws_size)) ? -1 : 0;
+        /* At a quarter: on a host with more work than CPUs the daemon may have to wait for one. */
+        return bpf_ringbuf_output(&raws, r, sizeof(r->raw) + len, ring_flags(&raws, raws_size / 4)) ? -1 : 0;
 }
 
 static __always_inline uint64_t key_hash(const struct abi_key *key)

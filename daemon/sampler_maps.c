@@ -54,7 +54,7 @@ void sampler_plan(struct sampler_sizes *ret, const struct sampler_config *config
         z.seen_lines = round_up_pow2(
                         clamp_u64((uint64_t)z.rows_per_cpu * cpus * 4 / SEEN_SLOTS, 64, memory / 2048));
         z.stacks_ring = round_up_pow2(clamp_u64(samples * cpus * STACK_BYTES / 2, 512 << 10, memory / 16));
-        z.raws_ring = round_up_pow2(clamp_u64(cpus * (512ull << 10), 1 << 20, memory / 32));
+        z.raws_ring = round_up_pow2(clamp_u64(cpus * (1ull << 20), 2 << 20, memory / 16));
         z.processes = (uint32_t)clamp_u64(memory >> 14, 1024, 32768);
         z.mappings = (uint32_t)clamp_u64(memory >> 12, 4096, 131072);
         z.pages = (uint32_t)clamp_u64(memory >> 9, 65536, 1 << 20);
