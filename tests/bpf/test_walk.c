@@ -307,6 +307,187 @@ static void test_arm64_chain(void **state)
         assert_true(r.frame[3] == elf_frame(CODE + 0x2008, true));
 }
 
+static void test_x86_plt_and_deref(void **state)
+{
+        struct walk_fixture *f = &fixture[0];
+        struct walk_result r;
+
+        /* a PLT stub of 16 bytes that pushes at its 11th: CFA = sp + 8, then sp + 16 */
+        one_rule(f, (struct unwind_rule){UNWIND_PLT, 11, 0, 0}, 2);
+        f->pages[1] = ABI_PAGE(0, 1, 1);
+        stack[0] = CODE + 0x1004;
+        stack[1] = CODE + 0x1008;
+        f->probe->registers.ip = CODE + 0x20a;
+        compare(f, &r);
+        assert_true(r.frame[1] == elf_frame(CODE + 0x1004, true));
+        f->probe->registers.ip = CODE + 0x20b;
+        compare(f, &r);
+        assert_true(r.frame[1] == elf_frame(CODE + 0x1008, true));
+
+        /* a realigned frame: the CFA was saved below the frame pointer */
+        one_rule(f, (struct unwind_rule){UNWIND_DEREF_FP, 0, 0, -8}, 2);
+        f->pages[1] = ABI_PAGE(0, 1, 1);
+        f->probe->registers.fp = (uintptr_t)&stack[4];
+        stack[3] = (uintptr_t)&stack[20];
+        stack[19] = CODE + 0x1002;
+        compare(f, &r);
+        assert_int_equal(r.walk, ABI_WALK_COMPLETE);
+        assert_true(r.n == 2 && r.frame[1] == elf_frame(CODE + 0x1002, true));
+
+        /* hand-written assembly that keeps the CFA in r11, which only holds in the innermost frames */
+        one_rule(f, (struct unwind_rule){UNWIND_REG, 11, 0, 8}, 2);
+        f->pages[1] = ABI_PAGE(0, 1, 1);
+        f->probe->registers.reg[11] = (uintptr_t)&stack[30];
+        stack[30] = CODE + 0x1002;
+        compare(f, &r);
+        assert_true(r.n == 2 && r.frame[1] == elf_frame(CODE + 0x1002, true));
+}
+
+/* One mapping without a table, of code that keeps frame pointers. */
+static void by_frame_pointer(struct walk_fixture *f, uint16_t flags)
+{
+        one_rule(f, (struct unwind_rule){0}, 1);
+        f->mappings[0].n_pages = 0;
+        f->mappings[0].flags = flags;
+        f->probe->registers.fp = (uintptr_t)&stack[4];
+        stack[4] = (uintptr_t)&stack[10];
+        stack[5] = CODE + 0x100;
+        stack[10] = 0;
+        stack[11] = CODE + 0x200;
+}
+
+static void test_frame_pointers(void **state)
+{
+        struct walk_result r;
+
+        for (int arch = 0; arch < 2; arch++) {
+                struct walk_fixture *f = &fixture[arch];
+
+                by_frame_pointer(f, ABI_MAPPING_FP);
+                compare(f, &r);
+                assert_int_equal(r.walk, ABI_WALK_COMPLETE); /* the outermost frame pointer is 0 */
+                assert_int_equal(r.n, 3);
+                assert_true(r.frame[1] == elf_frame(CODE + 0x100, true));
+                assert_true(r.frame[2] == elf_frame(CODE + 0x200, true));
+
+                /* into no code at all: the chain ends where it does not say so */
+                by_frame_pointer(f, ABI_MAPPING_FP);
+                stack[11] = 0x7000;
+                stack[10] = (uintptr_t)&stack[20];
+                compare(f, &r);
+                assert_int_equal(r.walk, ABI_WALK_FP_END);
+                assert_int_equal(r.n, 2);
+                assert_false(r.defer);
+
+                /* a stack switch: in Go the end, elsewhere a broken chain */
+                by_frame_pointer(f, ABI_MAPPING_FP);
+                stack[4] = 0x1000;
+                compare(f, &r);
+                assert_int_equal(r.walk, ABI_WALK_FP_END);
+                by_frame_pointer(f, ABI_MAPPING_FP | ABI_MAPPING_GO);
+                stack[4] = 0x1000;
+                compare(f, &r);
+                assert_int_equal(r.walk, ABI_WALK_COMPLETE);
+                assert_int_equal(r.n, 2);
+
+                /* no table and a frame pointer that is none: said so, and nothing invented */
+                by_frame_pointer(f, 0);
+                f->probe->registers.fp = 12345;
+                compare(f, &r);
+                assert_int_equal(r.walk, ABI_WALK_NO_TABLE);
+                assert_int_equal(r.n, 1);
+        }
+}
+
+/* A JIT's leaf at its first or last instruction, where its frame is not there: code that is really in
+ * memory. */
+static void test_bare_leaf(void **state)
+{
+        struct walk_fixture *f = &fixture[0];
+        struct walk_result r;
+        uint8_t *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        static const struct {
+                uint8_t bytes[8];
+                int at; /* word of the stack with the return address */
+        } cases[] = {
+                        {{0x55, 0x48, 0x89, 0xe5}, 0},       /* push %rbp */
+                        {{0xf3, 0x0f, 0x1e, 0xfa, 0x55}, 0}, /* endbr64; push %rbp */
+                        {{0x48, 0x89, 0xe5, 0x90}, 1},       /* mov %rsp, %rbp */
+                        {{0xc3}, 0},                         /* ret */
+        };
+
+        assert_true(code != MAP_FAILED);
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                uint64_t start = (uintptr_t)code;
+
+                by_frame_pointer(f, ABI_MAPPING_FP);
+                f->mappings[0] = (struct abi_mapping){
+                                .start = start, .end = start + 4096, .flags = ABI_MAPPING_FP};
+                memcpy(code + 64, cases[i].bytes, 8);
+                f->probe->registers.ip = start + 64;
+                stack[0] = stack[1] = 0x1111;
+                stack[cases[i].at] = start + 0x500;
+                stack[5] = start + 0x600;
+                stack[11] = start + 0x700;
+                compare(f, &r);
+                assert_int_equal(r.n, 4);
+                assert_true(r.frame[1] == ABI_FRAME(0, start + 0x500 - 1)); /* else it would be missing */
+                assert_true(r.frame[2] == ABI_FRAME(0, start + 0x600 - 1));
+        }
+        munmap(code, 4096);
+}
+
+/* A trampoline out of a signal handler that has no CFI: known by its instructions (musl, Go). */
+static void test_bare_trampoline(void **state)
+{
+        struct walk_fixture *f = &fixture[0];
+        struct walk_result r;
+        static const uint8_t trampolines[][16] = {
+                        {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}, /* mov $15, %rax; syscall */
+                        {0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05},             /* mov $15, %eax; syscall */
+        };
+        uint8_t *code = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        uint64_t *uc = stack + 1000, start = (uintptr_t)code;
+
+        assert_true(code != MAP_FAILED);
+        for (int i = 0; i < 2; i++) {
+                one_rule(f, (struct unwind_rule){UNWIND_SP, 0, 0, 8}, 1);
+                f->mappings[1] = f->mappings[0];
+                /* made-up code below, the trampoline's page above or below it: sorted by start */
+                f->mappings[start > CODE] =
+                                (struct abi_mapping){start, start + 4096, start, 0, 0, 0, OBJECT + 1, 0};
+                f->probe->n_mappings = 2;
+                memcpy(code + 256, trampolines[i], 16);
+                f->probe->registers.sp = (uintptr_t)(uc - 1);
+                uc[-1] = start + 256;
+                uc[5 + 10] = 0;
+                uc[5 + 15] = (uintptr_t)(stack + 50);
+                uc[5 + 16] = CODE + 0x800;
+                stack[50] = 0; /* outermost */
+                compare(f, &r);
+                assert_int_equal(r.walk, ABI_WALK_COMPLETE);
+                assert_int_equal(r.n, 3);
+                assert_true(r.frame[1] == ABI_FRAME(OBJECT + 1, 255));
+                assert_true(r.frame[2] == elf_frame(CODE + 0x800, false));
+        }
+        munmap(code, 8192);
+}
+
+static void test_vsyscall(void **state)
+{
+        struct walk_fixture *f = &fixture[0];
+        struct walk_result r;
+
+        one_rule(f, (struct unwind_rule){UNWIND_SP, 0, 0, 8}, 2);
+        f->pages[1] = ABI_PAGE(0, 1, 1);
+        f->probe->registers.ip = 0xffffffffff600400ull; /* time() */
+        stack[0] = CODE + 0x1800;
+        compare(f, &r);
+        assert_int_equal(r.walk, ABI_WALK_COMPLETE);
+        assert_int_equal(r.n, 2);
+        assert_true(r.frame[0] == ABI_FRAME(0, 0xffffffffff600400ull));
+}
+
 static uint64_t random_word(uint32_t n_mappings)
 {
         switch (rnd(24)) {
@@ -390,10 +571,19 @@ static void test_random(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                        cmocka_unit_test(test_x86_chain),  cmocka_unit_test(test_call_at_page_end),
-                        cmocka_unit_test(test_x86_rbx),    cmocka_unit_test(test_x86_signal),
-                        cmocka_unit_test(test_depth),      cmocka_unit_test(test_bad_stacks),
-                        cmocka_unit_test(test_not_loaded), cmocka_unit_test(test_arm64_chain),
+                        cmocka_unit_test(test_x86_chain),
+                        cmocka_unit_test(test_call_at_page_end),
+                        cmocka_unit_test(test_x86_rbx),
+                        cmocka_unit_test(test_x86_signal),
+                        cmocka_unit_test(test_depth),
+                        cmocka_unit_test(test_bad_stacks),
+                        cmocka_unit_test(test_not_loaded),
+                        cmocka_unit_test(test_arm64_chain),
+                        cmocka_unit_test(test_x86_plt_and_deref),
+                        cmocka_unit_test(test_frame_pointers),
+                        cmocka_unit_test(test_bare_leaf),
+                        cmocka_unit_test(test_bare_trampoline),
+                        cmocka_unit_test(test_vsyscall),
                         cmocka_unit_test(test_random),
         };
 
