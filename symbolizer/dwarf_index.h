@@ -25,8 +25,8 @@ struct dwarf_sources {
 };
 
 struct dwarf_frame {
-        const char *name; /* linkage name when there is one, not demangled; else DW_AT_name with what it is
-                             in ("ns::type::f") where the language has such; NULL */
+        const char *name; /* linkage name of a language that mangles, as it is; else DW_AT_name with what it
+                             is in ("ns::type::f") where the language has such; NULL */
         const char *short_name; /* DW_AT_name; NULL */
         const char *file;       /* full path, as joined from the line table's directories; NULL */
         uint32_t line, function_line;

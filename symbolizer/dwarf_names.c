@@ -223,7 +223,8 @@ static int follow(struct facts *f, struct dwarf_budget *budget)
 
 /* -- names with what they are in -- */
 
-/* Languages whose DW_AT_name is a name within something else. C, Go and assembler write the whole name. */
+/* Languages whose DW_AT_name is a name within something else. C, Go and assembler write the whole name, and
+ * a linkage name there is an alias that the library wanted in its place ("__GI_abort"). */
 static bool language_has_scopes(uint16_t language)
 {
         switch (language) {
@@ -302,7 +303,7 @@ static int qualify(struct dwarf_names *n, const struct facts *f, const char **re
 
 static int make_function(struct dwarf_names *n, struct facts *f, struct dwarf_function *ret)
 {
-        const char *qualified = NULL;
+        const char *qualified = NULL, *linkage = NULL;
         uint16_t language = f->unit ? f->unit->language : 0;
         int r = follow(f, n->budget);
 
@@ -310,13 +311,17 @@ static int make_function(struct dwarf_names *n, struct facts *f, struct dwarf_fu
                 return r;
         if (f->unit && f->unit->language)
                 language = f->unit->language;
-        if (!f->linkage && f->name && language_has_scopes(language)) {
-                r = qualify(n, f, &qualified);
+        if (language_has_scopes(language)) {
+                linkage = f->linkage;
+                if (!linkage && f->name)
+                        r = qualify(n, f, &qualified);
                 if (r < 0 && r != -EBADMSG)
                         return r;
+        } else if (!f->name) {
+                linkage = f->linkage;
         }
         *ret = (struct dwarf_function){
-                        .name = f->linkage  ? f->linkage
+                        .name = linkage     ? linkage
                                 : qualified ? qualified
                                             : f->name,
                         .short_name = f->name,
