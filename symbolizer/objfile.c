@@ -380,10 +380,10 @@ static bool contains_name(const char *mangled, const char *name)
         return strstr(mangled, plain) != NULL;
 }
 
-/* What the outermost function is called: the symbol table knows the parts that compilers split off a
- * function by their own names ("f.cold", "f.part.0"), and what it is in where debug information is of lines
- * only ("area" for "<Square as Area>::area"); else debug information has the better name, as aliases are one
- * address. */
+/* What the outermost function is called. The symbol table knows the parts that compilers split off a
+ * function by their own names ("f.cold", "f.part.0"), what it is in where debug information is of lines only
+ * ("<Square as Area>::area" for "area"), and the name that callers write for a library's own ("write" for
+ * "__libc_write"). Else debug information has the better name, as aliases are one address. */
 static const char *outermost_name(const struct dwarf_frame *f, const char *symbol)
 {
         size_t n;
@@ -391,6 +391,8 @@ static const char *outermost_name(const struct dwarf_frame *f, const char *symbo
         if (!f->name || !symbol)
                 return f->name ? f->name : symbol;
         if (f->name == f->short_name && is_mangled(symbol) && contains_name(symbol, f->name))
+                return symbol;
+        if (!is_mangled(symbol) && !is_mangled(f->name) && strspn(symbol, "_") < strspn(f->name, "_"))
                 return symbol;
         n = strlen(f->name);
         return strncmp(symbol, f->name, n) == 0 && symbol[n] == '.' ? symbol : f->name;
