@@ -74,13 +74,16 @@ struct abi_row {
 
 /* Per CPU: entry `cpu` of `cpus`. */
 struct abi_cpu {
-        uint64_t stat[16];               /* enum abi_stat */
-        uint64_t idle[ABI_MAX_EVENTS];   /* samples of the idle task, by event */
+        uint64_t stat[16];               /* enum abi_stat; TAKEN is the sum of taken[] */
+        uint64_t taken[ABI_MAX_EVENTS];  /* samples by event, without those of the idle task */
+        uint64_t idle[ABI_MAX_EVENTS];   /* samples of the idle task */
         uint64_t weight[ABI_MAX_EVENTS]; /* written by the daemon: weight of each sample; 0: its period */
+        uint32_t scale[ABI_MAX_EVENTS];  /* likewise: by which a period is multiplied, in 1/65536; 0: 1 */
         uint32_t rows[2];                /* rows in use, by epoch; the daemon resets those it has read */
         uint32_t busy;                   /* a program is at work on this CPU */
-        uint32_t pad[29];
+        uint32_t pad[5];
 };
+_Static_assert(sizeof(struct abi_cpu) == 384, "whole cache lines");
 
 /* Header of a record in the `stacks` ring: a stack not (or no longer) remembered as sent in this epoch. The
  * same stack may come twice. It comes before the first row that names it. */

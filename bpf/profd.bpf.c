@@ -194,7 +194,7 @@ static __always_inline int sample(void *ctx, uint32_t event)
                 __sync_fetch_and_add(&cpu->idle[event], 1);
                 return 0;
         }
-        __sync_fetch_and_add(&cpu->stat[ABI_STAT_TAKEN], 1);
+        __sync_fetch_and_add(&cpu->taken[event], 1);
         if (cpu->busy) {
                 __sync_fetch_and_add(&cpu->stat[ABI_STAT_LOST_NESTED], 1);
                 return 0;
@@ -208,8 +208,11 @@ static __always_inline int sample(void *ctx, uint32_t event)
         s->epoch = *(volatile uint32_t *)&epoch & 1;
         s->key.event = event;
         s->weight = cpu->weight[event];
-        if (!s->weight)
+        if (!s->weight) {
                 s->weight = sample_period(ctx);
+                if (cpu->scale[event])
+                        s->weight = s->weight * cpu->scale[event] >> 16;
+        }
         fill_key(s, id);
         kernel_stack(s, ctx);
         user_stack(s);

@@ -10,23 +10,18 @@
  * event itself, less those of the idle task, over the time that the kernel says the CPU was not idle. What
  * the event does not count (throttled, multiplexed with other events) lowers the rate, so that the samples
  * that are left stand for more, and totals stay right. */
-#include <errno.h>
 #include <inttypes.h>
 #include <linux/perf_event.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/io.h"
 #include "daemon/sampler_impl.h"
 
-#define STAT_PATH    "/proc/stat"
-#define STAT_MAX     (4u << 20)
 #define PROBE_NS     (2 * NSEC_PER_MSEC)
 #define DEFAULT_RATE 1e9 /* cycles a second, until measured */
 #define MIN_RATE     1e7 /* outside: a counter that does not count cycles as we know them */
@@ -100,59 +95,29 @@ void parse_idle_times(const char *stat, uint32_t n_cpus, uint64_t *ret_idle_ns)
         }
 }
 
-static void recalibrate(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t idle_ns, uint64_t now)
+/* What the event counted and what the CPU did since the last time: a new rate, and a new period when the old
+ * one is off by much. */
+void sampler_cycles_calibrate(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t count,
+                              uint64_t idle_ns, uint64_t now)
 {
         struct sampler_open_event *e = &s->event[event];
         struct cycle_rate *r = &e->rate[cpu];
-        uint64_t count, idle_samples = s->cpus[cpu].idle[event], cycles, idle, wanted;
+        uint64_t idle_samples = s->cpus[cpu].idle[event], wanted;
+        uint64_t cycles = count - r->last_count,
+                 idle = (idle_samples - r->last_idle_samples) * e->period[cpu];
+        uint64_t wall_ns = now - r->last_ns, not_busy_ns = idle_ns - r->last_idle_ns;
 
-        if (read(e->fd[cpu], &count, sizeof(count)) != sizeof(count))
-                return;
-        cycles = count - r->last_count;
-        idle = (idle_samples - r->last_idle_samples) * e->period[cpu];
-        if (r->last_ns && now - r->last_ns > idle_ns - r->last_idle_ns &&
-            cycle_rate_update(r, cycles > idle ? cycles - idle : 0,
-                              now - r->last_ns - (idle_ns - r->last_idle_ns))) {
+        if (r->last_ns && wall_ns > not_busy_ns &&
+            cycle_rate_update(r, cycles > idle ? cycles - idle : 0, wall_ns - not_busy_ns)) {
                 wanted = (uint64_t)(r->rate / e->info.frequency);
-                if ((double)wanted > (double)e->period[cpu] * (1 + PERIOD_SLACK) ||
-                    (double)wanted < (double)e->period[cpu] * (1 - PERIOD_SLACK)) {
-                        if (!ioctl(e->fd[cpu], PERF_EVENT_IOC_PERIOD, &wanted))
-                                e->period[cpu] = wanted;
-                }
+                if (((double)wanted > (double)e->period[cpu] * (1 + PERIOD_SLACK) ||
+                     (double)wanted < (double)e->period[cpu] * (1 - PERIOD_SLACK)) &&
+                    !ioctl(e->fd[cpu], PERF_EVENT_IOC_PERIOD, &wanted))
+                        e->period[cpu] = wanted;
                 s->cpus[cpu].weight[event] = (uint64_t)((double)e->period[cpu] * 1e9 / r->rate);
         }
         r->last_count = count;
         r->last_idle_samples = idle_samples;
         r->last_idle_ns = idle_ns;
         r->last_ns = now;
-}
-
-/* Only CPUs that were sampled since the last time are looked at: reading a counter interrupts its CPU. */
-void sampler_cycles_calibrate(struct sampler *s)
-{
-        _cleanup_free_ uint64_t *idle_ns = NULL;
-        _cleanup_buf_ struct buf b = {0};
-        uint64_t now = 0;
-
-        for (uint32_t i = 0; i < s->n_events; i++) {
-                struct sampler_open_event *e = &s->event[i];
-
-                if (e->off || e->kind.weight != EVENT_WEIGHT_CYCLES)
-                        continue;
-                if (!idle_ns) {
-                        idle_ns = calloc(s->sizes.cpus, sizeof(*idle_ns));
-                        if (!idle_ns || read_file(STAT_PATH, STAT_MAX, &b) < 0)
-                                return;
-                        now = now_monotonic_ns();
-                        parse_idle_times(buf_text(&b), s->sizes.cpus, idle_ns);
-                }
-                for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++) {
-                        uint64_t taken = s->cpus[cpu].stat[ABI_STAT_TAKEN];
-
-                        if (e->fd[cpu] < 0 || (taken == e->rate[cpu].last_taken && e->rate[cpu].last_ns))
-                                continue;
-                        e->rate[cpu].last_taken = taken;
-                        recalibrate(s, i, cpu, idle_ns[cpu], now);
-                }
-        }
 }

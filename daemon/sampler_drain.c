@@ -183,9 +183,12 @@ int sampler_drain(struct sampler *s, sample_row_fn row, sampler_raw_fn raw, void
 int sampler_stats(struct sampler *s, uint64_t stats[ABI_STAT_MAX])
 {
         memset(stats, 0, ABI_STAT_MAX * sizeof(uint64_t));
-        for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
+        for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++) {
                 for (uint32_t i = 0; i < ABI_STAT_MAX; i++)
                         stats[i] += __atomic_load_n(&s->cpus[cpu].stat[i], __ATOMIC_RELAXED);
+                for (uint32_t i = 0; i < ABI_MAX_EVENTS; i++)
+                        stats[ABI_STAT_TAKEN] += __atomic_load_n(&s->cpus[cpu].taken[i], __ATOMIC_RELAXED);
+        }
         stats[ABI_STAT_LOST_STACKS_FULL] += s->lost[ABI_STAT_LOST_STACKS_FULL];
         stats[ABI_STAT_DELIVERED] -= s->lost[ABI_STAT_DELIVERED];
         stats[ABI_STAT_DEFERRED] -= s->lost[ABI_STAT_DEFERRED];

@@ -52,7 +52,11 @@ static void fill_attr(struct sampler *s, struct sampler_open_event *e, uint32_t 
         uint32_t type;
         uint64_t config;
 
-        *attr = (struct perf_event_attr){.size = sizeof(*attr), .disabled = 1};
+        *attr = (struct perf_event_attr){
+                        .size = sizeof(*attr),
+                        .disabled = 1,
+                        .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
+        };
         event_on_cpu(&e->kind, &s->pmus, cpu, &type, &config);
         attr->type = type;
         attr->config = config;
@@ -112,6 +116,8 @@ static int open_on(struct sampler *s, uint32_t event, uint32_t cpu)
         if (fd < 0)
                 return fd;
         e->rate[cpu].last_ns = 0; /* a new counter */
+        e->watch[cpu] = (struct event_watch){.last_ns = 0};
+        s->cpus[cpu].scale[event] = 0;
         s->cpus[cpu].weight[event] = weight(e, cpu);
         if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, program_fd(s, event)) < 0 ||
             ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) < 0)
@@ -186,7 +192,8 @@ int sampler_events_init(struct sampler *s, const struct sampler_config *config)
                 s->event[i].fd = malloc(s->sizes.cpus * sizeof(int));
                 s->event[i].period = calloc(s->sizes.cpus, sizeof(uint64_t));
                 s->event[i].rate = calloc(s->sizes.cpus, sizeof(struct cycle_rate));
-                if (!s->event[i].fd || !s->event[i].period || !s->event[i].rate)
+                s->event[i].watch = calloc(s->sizes.cpus, sizeof(struct event_watch));
+                if (!s->event[i].fd || !s->event[i].period || !s->event[i].rate || !s->event[i].watch)
                         return -ENOMEM;
                 for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
                         s->event[i].fd[cpu] = -1;
@@ -194,8 +201,10 @@ int sampler_events_init(struct sampler *s, const struct sampler_config *config)
         return 0;
 }
 
-static void close_event(struct sampler_open_event *e, uint32_t cpu)
+void sampler_event_close(struct sampler *s, uint32_t event, uint32_t cpu)
 {
+        struct sampler_open_event *e = &s->event[event];
+
         if (e->fd[cpu] >= 0) {
                 close(e->fd[cpu]);
                 e->fd[cpu] = -1;
@@ -203,9 +212,12 @@ static void close_event(struct sampler_open_event *e, uint32_t cpu)
         }
 }
 
-/* Opens on the CPUs of the set that it is not open on. The first error, when it could not be opened on any.
- */
-static int open_event(struct sampler *s, uint32_t event, const struct cpu_set *cpus)
+int sampler_online(const struct sampler *s, struct cpu_set *ret)
+{
+        return cpu_set_read(ONLINE_PATH, s->sizes.cpus, ret);
+}
+
+int sampler_event_open(struct sampler *s, uint32_t event)
 {
         struct sampler_open_event *e = &s->event[event];
         int first = 0;
@@ -213,17 +225,23 @@ static int open_event(struct sampler *s, uint32_t event, const struct cpu_set *c
         for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++) {
                 int fd;
 
-                if (!cpu_set_has(cpus, cpu) || e->fd[cpu] >= 0)
+                if (!cpu_set_has(&s->online, cpu) || e->fd[cpu] >= 0)
                         continue;
                 fd = open_on(s, event, cpu);
                 if (fd >= 0) {
                         e->fd[cpu] = fd;
                         e->info.cpus++;
-                } else if (!first) {
+                } else if (!first && fd != -ENODEV) { /* the CPU went just now */
                         first = fd;
                 }
         }
-        return e->info.cpus ? 0 : first;
+        if (first && e->info.cpus && first != e->open_error)
+                log_warning("%s: sampled on %u of %u CPUs: %s", e->name, e->info.cpus,
+                            cpu_set_count(&s->online), cause(first));
+        e->open_error = first;
+        if (e->info.cpus)
+                return 0;
+        return first ? first : -ENODEV;
 }
 
 static int start_event(struct sampler *s, uint32_t event)
@@ -234,7 +252,7 @@ static int start_event(struct sampler *s, uint32_t event)
 
         e->info.frequency = allowed_rate(s->frequency);
         e->info.actual = e->name;
-        r = open_event(s, event, &s->online);
+        r = sampler_event_open(s, event);
         if (r < 0 && r != -EACCES && r != -EPERM) {
                 snprintf(e->why, sizeof(e->why), "%s", cause(r));
                 e->info.why = e->why;
@@ -243,7 +261,7 @@ static int start_event(struct sampler *s, uint32_t event)
 
                         event_by_name("cpu-clock", &e->kind);
                         e->info.actual = "cpu-clock";
-                        r = open_event(s, event, &s->online);
+                        r = sampler_event_open(s, event);
                         if (!r)
                                 log_notice("%s: %s: sampling cpu-clock instead", e->name, cause(hardware));
                 } else {
@@ -265,7 +283,7 @@ static int start_event(struct sampler *s, uint32_t event)
 int sampler_events_open(struct sampler *s)
 {
         bool any = false;
-        int r = cpu_set_read(ONLINE_PATH, s->sizes.cpus, &s->online);
+        int r = sampler_online(s, &s->online);
 
         if (r < 0) {
                 log_error("cannot read " ONLINE_PATH ": %s", strerror(-r));
@@ -296,6 +314,7 @@ void sampler_events_close(struct sampler *s)
                 free(s->event[i].fd);
                 free(s->event[i].period);
                 free(s->event[i].rate);
+                free(s->event[i].watch);
                 s->event[i].fd = NULL;
         }
         core_pmus_free(&s->pmus);
@@ -306,33 +325,7 @@ void sampler_stop(struct sampler *s)
 {
         for (uint32_t i = 0; i < s->n_events; i++)
                 for (uint32_t cpu = 0; s->event[i].fd && cpu < s->sizes.cpus; cpu++)
-                        close_event(&s->event[i], cpu);
-}
-
-/* An event stays dead after its CPU went, also when the CPU is back: closed, and opened again. */
-int sampler_follow_cpus(struct sampler *s)
-{
-        struct cpu_set now;
-        int r = cpu_set_read(ONLINE_PATH, s->sizes.cpus, &now), result = 0;
-
-        if (r < 0)
-                return r;
-        for (uint32_t i = 0; i < s->n_events; i++) {
-                struct sampler_open_event *e = &s->event[i];
-
-                if (e->off)
-                        continue;
-                for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
-                        if (!cpu_set_has(&now, cpu))
-                                close_event(e, cpu);
-                r = open_event(s, i, &now);
-                if (r < 0 && !result)
-                        result = r;
-        }
-        cpu_set_free(&s->online);
-        s->online = now;
-        sampler_cycles_calibrate(s);
-        return result;
+                        sampler_event_close(s, i, cpu);
 }
 
 /* Gives an open event the rate in force. */

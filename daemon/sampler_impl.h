@@ -38,14 +38,21 @@ struct cycle_rate {
         uint64_t last_count, last_idle_samples, last_idle_ns, last_ns, last_taken;
 };
 
+/* What an open event had done when it was last looked at. */
+struct event_watch {
+        uint64_t ticks, ticked_ns, last_ns, enabled_ns, running_ns;
+};
+
 /* An event as it is opened, on all CPUs. */
 struct sampler_open_event {
         struct sampler_event info;
         struct event_kind kind;
         char name[64], why[160];
-        int *fd;                 /* by CPU; -1: not open */
-        uint64_t *period;        /* by CPU: ns or cycles; 0: by frequency */
-        struct cycle_rate *rate; /* by CPU */
+        int *fd;                   /* by CPU; -1: not open */
+        uint64_t *period;          /* by CPU: ns or cycles; 0: by frequency */
+        struct cycle_rate *rate;   /* by CPU */
+        struct event_watch *watch; /* by CPU */
+        int open_error;            /* the last one said, so that it is said once */
         bool off;
 };
 
@@ -92,12 +99,21 @@ uint64_t sampler_fixed_bytes(const struct sampler_sizes *z); /* of all maps but 
 int sampler_events_init(struct sampler *s, const struct sampler_config *config);
 int sampler_events_open(struct sampler *s);
 void sampler_events_close(struct sampler *s);
+int sampler_online(const struct sampler *s, struct cpu_set *ret);
+/* Opens an event on the CPUs that are on line and on which it is not open. 0 when it is open on any, else
+ * the first error. */
+int sampler_event_open(struct sampler *s, uint32_t event);
+void sampler_event_close(struct sampler *s, uint32_t event, uint32_t cpu);
 
 /* sampler_cycles.c */
 double sampler_cycles_probe(const struct perf_event_attr *sampled);
 bool cycle_rate_update(struct cycle_rate *r, uint64_t cycles, uint64_t busy_ns);
 void parse_idle_times(const char *stat, uint32_t n_cpus, uint64_t *ret_idle_ns);
-void sampler_cycles_calibrate(struct sampler *s);
+void sampler_cycles_calibrate(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t count,
+                              uint64_t idle_ns, uint64_t now);
+
+/* sampler_watch.c */
+uint32_t watch_scale(uint64_t enabled_ns, uint64_t running_ns);
 
 /* sampler_drain.c */
 int sampler_rings_open(struct sampler *s);

@@ -483,8 +483,54 @@ static void test_hotplug(void **state)
         assert_int_equal(sampler_event(s, 0)->cpus, cpus);
         seen.pid[0] = (uint32_t)child(1, burn, NSEC_PER_SEC);
         reap((pid_t)seen.pid[0]);
-        check_sum(s, &seen);
+        drain(s, &seen);
         assert_true(seen.samples[0] > 300);
+
+        /* gone and back before anybody looked */
+        assert_int_equal(sampler_follow_cpus(s), 0);
+        assert_int_equal(write_file(ONLINE, "0"), 0);
+        put_cpu_back();
+        for (int i = 0; i < 3;
+             i++) { /* its clock stands still: seen at the second look after at the latest */
+                usleep(700000);
+                assert_int_equal(sampler_follow_cpus(s), 0);
+        }
+        assert_int_equal(sampler_event(s, 0)->cpus, cpus);
+        seen.pid[1] = (uint32_t)child(1, burn, NSEC_PER_SEC);
+        reap((pid_t)seen.pid[1]);
+        check_sum(s, &seen);
+        assert_true(seen.samples[1] > 300);
+        sampler_free(s);
+}
+
+#define MAX_RATE "/proc/sys/kernel/perf_event_max_sample_rate"
+
+static char max_rate[32];
+
+static void put_rate_back(void)
+{
+        write_file(MAX_RATE, max_rate);
+}
+
+/* The kernel allows less than what is asked, then and there: ours is lowered, and said. */
+static void test_max_rate(void **state)
+{
+        int64_t before;
+        struct sampler *s;
+
+        assert_int_equal(read_file_i64(MAX_RATE, &before), 0);
+        snprintf(max_rate, sizeof(max_rate), "%lld", (long long)before);
+        atexit(put_rate_back);
+        if (write_file(MAX_RATE, "500") < 0) {
+                fprintf(stderr, "skipped: kernel.perf_event_max_sample_rate cannot be changed here\n");
+                skip();
+        }
+        s = start("page-faults", 999, 1000);
+        put_rate_back();
+        assert_int_equal(sampler_event(s, 0)->requested, 999);
+        assert_int_equal(sampler_event(s, 0)->frequency, 500);
+        assert_int_equal(sampler_set_frequency(s, 700), 0);
+        assert_int_equal(sampler_event(s, 0)->frequency, 700);
         sampler_free(s);
 }
 
@@ -495,6 +541,7 @@ int main(void)
                         cmocka_unit_test(test_totals),       cmocka_unit_test(test_distinct_stacks),
                         cmocka_unit_test(test_rows_full),    cmocka_unit_test(test_ring_full),
                         cmocka_unit_test(test_page_faults),  cmocka_unit_test(test_hotplug),
+                        cmocka_unit_test(test_max_rate),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

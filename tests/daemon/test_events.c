@@ -161,6 +161,15 @@ static void test_cycle_rate(void **state)
         assert_true(r.rate > 1.49e9 && r.rate < 1.56e9);
 }
 
+/* An event that had its counter a third of the time stands for three. */
+static void test_scale(void **state)
+{
+        assert_int_equal(watch_scale(1000000000, 1000000000), 0);
+        assert_int_equal(watch_scale(900, 300), 3 * 65536);
+        assert_int_equal(watch_scale(0, 0), 0);
+        assert_int_equal(watch_scale(UINT64_MAX, 1), 1000 * 65536);
+}
+
 static void test_idle_times(void **state)
 {
         uint64_t idle[4], tick = NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK);
@@ -203,6 +212,7 @@ int main(void)
                         cmocka_unit_test(test_names),      cmocka_unit_test(test_cpu_lists),
                         cmocka_unit_test(test_hybrid),     cmocka_unit_test(test_cycle_rate),
                         cmocka_unit_test(test_idle_times), cmocka_unit_test(test_plan),
+                        cmocka_unit_test(test_scale),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

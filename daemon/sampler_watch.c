@@ -1,0 +1,126 @@
+/* Looks after the open events, about once a second: CPUs that went, came and came back, what cycles are
+ * worth, and what is not counted because other events share the counters.
+ *
+ * A look at a counter interrupts its CPU, so CPUs that take no samples are looked at rarely. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "daemon/sampler_impl.h"
+
+#define STAT_PATH "/proc/stat"
+#define STAT_MAX  (4u << 20)
+#define RARELY_NS (10 * NSEC_PER_SEC)
+#define QUIET_NS  (NSEC_PER_SEC / 2) /* no tick for so long: the clock stands still, at 2 Hz and more */
+#define SCALE_ONE 65536.0
+#define MAX_SCALE 1000.0
+
+/* Of read(2) on an event, by the read_format that it is opened with. */
+struct counter {
+        uint64_t count, enabled_ns, running_ns;
+};
+
+/* An event whose CPU was away stays dead when the CPU is back: its time stands still. */
+static bool is_dead(const struct event_watch *w, const struct counter *c, uint64_t now)
+{
+        return w->last_ns && c->enabled_ns - w->enabled_ns < (now - w->last_ns) / 2;
+}
+
+/* A hardware event that has to share its counter counts part of the time: its samples stand for the rest. */
+uint32_t watch_scale(uint64_t enabled_ns, uint64_t running_ns)
+{
+        double scale = running_ns ? (double)enabled_ns / (double)running_ns : 1;
+
+        if (scale < 1.001)
+                return 0;
+        return (uint32_t)(SCALE_ONE * (scale < MAX_SCALE ? scale : MAX_SCALE));
+}
+
+static uint64_t ticks(const struct sampler *s, uint32_t event, uint32_t cpu)
+{
+        return s->cpus[cpu].taken[event] + s->cpus[cpu].idle[event];
+}
+
+/* 0, or 1 when the event is dead. */
+static int look(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t idle_ns, uint64_t now)
+{
+        struct sampler_open_event *e = &s->event[event];
+        struct event_watch *w = &e->watch[cpu];
+        struct counter c;
+
+        if (read(e->fd[cpu], &c, sizeof(c)) != sizeof(c) || is_dead(w, &c, now))
+                return 1;
+        if (e->kind.weight == EVENT_WEIGHT_CYCLES)
+                sampler_cycles_calibrate(s, event, cpu, c.count, idle_ns, now);
+        else if (e->kind.hardware && w->last_ns)
+                s->cpus[cpu].scale[event] =
+                                watch_scale(c.enabled_ns - w->enabled_ns, c.running_ns - w->running_ns);
+        *w = (struct event_watch){ticks(s, event, cpu), now, now, c.enabled_ns, c.running_ns};
+        return 0;
+}
+
+/* Hardware events: when they were sampled. The clock, which ticks on an idle CPU too: when it has not for a
+ * while. All of them once in a while. */
+static bool is_due(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t now)
+{
+        const struct sampler_open_event *e = &s->event[event];
+        struct event_watch *w = &e->watch[cpu];
+        bool ticked = ticks(s, event, cpu) != w->ticks;
+
+        if (e->fd[cpu] < 0)
+                return false;
+        if (now - w->last_ns >= RARELY_NS)
+                return true;
+        if (ticked) {
+                w->ticks = ticks(s, event, cpu);
+                w->ticked_ns = now;
+        }
+        if (e->kind.weight == EVENT_WEIGHT_CLOCK)
+                return now - w->ticked_ns > QUIET_NS;
+        return e->kind.hardware && ticked;
+}
+
+static void watch_event(struct sampler *s, uint32_t event, const uint64_t *idle_ns, uint64_t now)
+{
+        for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
+                if (is_due(s, event, cpu, now) && look(s, event, cpu, idle_ns[cpu], now))
+                        sampler_event_close(s, event, cpu); /* opened again below */
+}
+
+int sampler_follow_cpus(struct sampler *s)
+{
+        _cleanup_free_ uint64_t *idle_ns = calloc(s->sizes.cpus, sizeof(*idle_ns));
+        _cleanup_buf_ struct buf stat = {0};
+        struct cpu_set online;
+        uint64_t now;
+        int r, result = 0;
+
+        if (!idle_ns)
+                return -ENOMEM;
+        r = sampler_online(s, &online);
+        if (r < 0)
+                return r;
+        cpu_set_free(&s->online);
+        s->online = online;
+        r = read_file(STAT_PATH, STAT_MAX, &stat);
+        now = now_monotonic_ns();
+        if (r >= 0)
+                parse_idle_times(buf_text(&stat), s->sizes.cpus, idle_ns);
+        for (uint32_t i = 0; i < s->n_events; i++) {
+                if (s->event[i].off)
+                        continue;
+                for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
+                        if (!cpu_set_has(&online, cpu))
+                                sampler_event_close(s, i, cpu);
+                watch_event(s, i, idle_ns, now);
+                r = sampler_event_open(s, i);
+                if (r < 0 && !result)
+                        result = r;
+        }
+        return result;
+}
