@@ -174,7 +174,7 @@ static uint32_t hottest(const struct annotated *a)
         return best;
 }
 
-static int browse(struct annotated *a)
+static void browse(struct annotated *a)
 {
         struct screen_view v = {
                         .ctx = a,
@@ -187,14 +187,11 @@ static int browse(struct annotated *a)
                         .rows_selectable = true,
         };
 
-        int r = screen_open();
-        if (r < 0)
-                return say_failed("cannot use this terminal: %s; --stdio prints plain text", strerror(-r));
         for (;;) {
                 screen_draw(&v);
                 int key = screen_key(-1);
                 if (key == 'q' || key == SCREEN_KEY_ESCAPE || key == SCREEN_KEY_END)
-                        break;
+                        return;
                 if (key == 'h' || key == '?' || key == SCREEN_KEY_F1)
                         screen_help(&v);
                 else if (key == 'n' || key == 'p')
@@ -202,38 +199,78 @@ static int browse(struct annotated *a)
                 else
                         screen_move(&v, key);
         }
+}
+
+/* The lines of a function. -ENOENT, with `why`: the profile has no such function, or it was never running
+ * itself. */
+static int annotate(const struct profile *p, uint32_t type, const char *function,
+                    const struct annotate_options *o, struct annotated *ret, struct buf *why)
+{
+        struct annotated a = {0};
+        struct focus f;
+
+        int r = focus_find(p, type, function, &f, why);
+        if (r < 0)
+                return r;
+        if (f.n_places == 0) {
+                buf_addf(why, "%s was never running itself, only what it calls", f.function);
+                r = -ENODATA;
+        } else {
+                r = make_lines(&f, o, &a);
+        }
+        focus_free(&f);
+        if (r < 0)
+                annotated_free(&a);
+        else
+                *ret = a;
+        return r;
+}
+
+int annotate_browse(const struct profile *p, uint32_t type, const char *function, struct buf *why)
+{
+        struct annotated a;
+        const char *const no_dirs[] = {NULL};
+        const struct annotate_options o = {.source_dir = no_dirs};
+
+        int r = annotate(p, type, function, &o, &a, why);
+        if (r < 0)
+                return r;
+        browse(&a);
+        annotated_free(&a);
+        return 0;
+}
+
+static int show(struct annotated *a, bool stdio)
+{
+        if (stdio || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))
+                return print_lines(a);
+        int r = screen_open();
+        if (r < 0)
+                return say_failed("cannot use this terminal: %s; --stdio prints plain text", strerror(-r));
+        browse(a);
         screen_close();
         return STATUS_DONE;
 }
 
-static int annotate(const struct annotate *o, const struct profile *p, const char *event,
-                    const char *function)
+static int annotate_profile(const struct annotate *o, const struct profile *p, const char *event,
+                            const char *function)
 {
         _cleanup_buf_ struct buf why = {0};
-        struct focus f;
-        struct annotated a = {0};
+        struct annotated a;
 
         int type = event_index(p, event);
         if (type < 0)
                 return STATUS_FAILED;
-        int r = focus_find(p, (uint32_t)type, function, &f, &why);
+        int r = annotate(p, (uint32_t)type, function, &o->options, &a, &why);
+        if (r == -ENODATA) {
+                say_note("%s: see profctl report --callees", buf_text(&why));
+                return STATUS_DONE;
+        }
         if (r < 0)
                 return say_failed("%s; profctl report lists functions",
                                   why.len ? buf_text(&why) : strerror(-r));
-        if (f.n_places == 0) {
-                say_note("%s was never running itself, only what it calls: see profctl report --callees",
-                         f.function);
-                focus_free(&f);
-                return STATUS_DONE;
-        }
-        r = make_lines(&f, &o->options, &a);
-        if (r < 0)
-                r = say_failed("cannot annotate %s: %s", f.function, strerror(-r));
-        else
-                r = !o->stdio && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO) ? browse(&a)
-                                                                               : print_lines(&a);
+        r = show(&a, o->stdio);
         annotated_free(&a);
-        focus_free(&f);
         return r;
 }
 
@@ -256,5 +293,5 @@ int verb_annotate(int argc, char **argv)
                 return r;
         if (p->n_samples == 0)
                 return source_say_empty(&q);
-        return annotate(&a, p, q.selection.event, argv[first]);
+        return annotate_profile(&a, p, q.selection.event, argv[first]);
 }

@@ -58,4 +58,8 @@ struct annotate_options {
 int annotate_source(const struct focus *f, const struct annotate_options *o, struct annotated *a);
 int annotate_instructions(const struct focus *f, const struct annotate_options *o, struct annotated *a);
 
+/* Shows a function on the screen that is open, until the user goes back. Negative errno, with `why` for
+ * people: there is nothing to show. */
+int annotate_browse(const struct profile *p, uint32_t type, const char *function, struct buf *why);
+
 #endif

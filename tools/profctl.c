@@ -36,12 +36,23 @@ static void print_help(void)
         puts("\nprofctl COMMAND --help tells more. First steps: profctl record -- CMD");
 }
 
+/* argv[0] is the command. */
+static int run(int argc, char **argv)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+                if (!strcmp(argv[0], verbs[i].name))
+                        return verbs[i].run(argc, argv);
+        return say_usage(NULL, "there is no command '%s'", argv[0]);
+}
+
 int main(int argc, char **argv)
 {
         text_init();
         signal(SIGPIPE, SIG_IGN);
         if (argc < 2)
                 return say_usage(NULL, "no command given");
+        if (!strcmp(argv[1], "help") && argc == 3)
+                return run(2, (char *[]){argv[2], "--help", NULL});
         if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
                 print_help();
                 return STATUS_DONE;
@@ -50,8 +61,5 @@ int main(int argc, char **argv)
                 puts("profctl " PROFD_VERSION);
                 return STATUS_DONE;
         }
-        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-                if (!strcmp(argv[1], verbs[i].name))
-                        return verbs[i].run(argc - 1, argv + 1);
-        return say_usage(NULL, "there is no command '%s'", argv[1]);
+        return run(argc - 1, argv + 1);
 }

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "profile/symbols.h"
 #include "profile/table.h"
+#include "tools/annotate.h"
 #include "tools/event.h"
 #include "tools/layout.h"
 #include "tools/report.h"
@@ -39,6 +40,7 @@ struct browser {
         struct page page[MAX_PAGES];
         uint32_t n_pages;
         char filter[FILTER_SIZE];
+        struct buf message; /* shown until the next key */
         struct layout layout;
         struct screen_view view;
 };
@@ -52,6 +54,7 @@ static const char *const help[] = {
                 "",
                 "Up Down PgUp PgDn Home End   move",
                 "Enter                        callers and callees of the line",
+                "a                            its source lines and instructions",
                 "Escape, Backspace, Left      back",
                 "/                            show lines with a text only; an empty text shows all",
                 "s  c  n                      sort by self, by children, by name",
@@ -173,9 +176,11 @@ static bool draw_head(void *ctx, uint32_t i, int columns, struct buf *out)
 
         if (i == 0)
                 event_summary(b->p, b->type, out);
+        else if (i == 1 && b->message.len)
+                buf_adds(out, buf_text(&b->message));
         else if (i == 1)
                 event_origin(b->p, out);
-        if (i == 1 && b->filter[0])
+        if (i == 1 && b->filter[0] && !b->message.len)
                 buf_addf(out, "%slines with \"%s\"", out->len ? "; " : "", b->filter);
         return i < 2;
 }
@@ -230,9 +235,9 @@ static void prepare_view(struct browser *b)
 {
         struct page *p = top_page(b);
 
-        b->view.keys = p->table ? "Enter callers, callees  / filter  s self  c children  n name  i inlined  "
-                                  "h help  q quit"
-                                : "Enter its callers, callees  Esc back  h help  q quit";
+        b->view.keys = p->table ? "Enter callers, callees  a annotate  / filter  s self  c children  n name "
+                                  " i inlined  h help  q quit"
+                                : "Enter its callers, callees  a annotate  Esc back  h help  q quit";
         b->view.n_rows = p->table ? p->n_shown : p->callers->n + 1 + p->callees->n;
         b->view.selected = p->selected;
         b->view.first = p->first;
@@ -282,6 +287,26 @@ static int resort(struct browser *b, enum row_order order)
         return apply_filter(b);
 }
 
+/* The selected function's lines and instructions; what is in the way is said in the second line of the head.
+ */
+static int annotate(struct browser *b)
+{
+        struct page *p = top_page(b);
+        bool caller;
+        const char *symbol = NULL;
+
+        if (p->table && p->n_shown) {
+                symbol = p->table->row[p->shown[p->selected]].symbol;
+        } else if (!p->table) {
+                const struct table_row *row = edge_row(p, p->selected, &caller);
+                symbol = row ? row->symbol : p->symbol;
+        }
+        if (!symbol)
+                return 0;
+        int r = annotate_browse(b->p, (uint32_t)b->type, symbol, &b->message);
+        return r == -ENOENT || r == -ENODATA ? 0 : r;
+}
+
 /* 1: the user leaves. */
 static int handle(struct browser *b, int key)
 {
@@ -310,6 +335,8 @@ static int handle(struct browser *b, int key)
                         return apply_filter(b);
                 }
                 return 0;
+        case 'a':
+                return annotate(b);
         case 's':
                 return table ? resort(b, ORDER_SELF) : 0;
         case 'c':
@@ -338,6 +365,7 @@ static int run(struct browser *b)
                 int key = screen_key(-1);
                 if (key == SCREEN_KEY_END)
                         return 1;
+                buf_clear(&b->message);
                 screen_move(&b->view, key);
                 top_page(b)->selected = b->view.selected;
                 top_page(b)->first = b->view.first;
@@ -370,5 +398,6 @@ int report_browse(const struct profile *p, const struct report_options *o)
         }
         while (b.n_pages > 0)
                 page_clear(&b.page[--b.n_pages]);
+        buf_free(&b.message);
         return r < 0 ? say_failed("cannot show the table: %s", strerror(-r)) : STATUS_DONE;
 }

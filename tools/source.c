@@ -193,6 +193,9 @@ int source_profile_how(const struct query *q, const struct source_how *how, stru
 
 int source_profile(const struct query *q, struct profile **ret)
 {
+        if (q->n_files > 0 && q->when == WHEN_FOR)
+                return say_failed("--for collects from a running profd; it goes with no file as %s",
+                                  q->file[0]);
         return q->n_files > 0 ? from_files(q, ret) : source_profile_how(q, &(struct source_how){0}, ret);
 }
 

@@ -1,6 +1,7 @@
 /* profctl top: collections of two seconds, one after the other, each a screen. A thread of its own asks the
  * daemon; the screen takes the latest answer and never waits for one. */
 #include <errno.h>
+#include <inttypes.h>
 #include <json-c/json.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -229,6 +230,18 @@ static int make_table(struct top *t)
         return apply_filter(t);
 }
 
+static void put_busy(const struct top *t, struct buf *out)
+{
+        double busy = (double)t->table->total / (double)t->shown.profile->duration_ns;
+        uint64_t cpus = json_at_u64(t->shown.status, "cpus",
+                                    0); /* not told to those who may see their own only */
+
+        if (cpus)
+                buf_addf(out, "; %.2f of %" PRIu64 " CPUs busy", busy, cpus);
+        else
+                buf_addf(out, "; %.2f CPUs busy", busy);
+}
+
 static void head_line(const struct top *t, uint32_t i, struct buf *out)
 {
         const struct profile *p = t->shown.profile;
@@ -253,9 +266,7 @@ static void head_line(const struct top *t, uint32_t i, struct buf *out)
                 }
                 event_summary(p, t->type, out);
                 if (!strcmp(profile_str(p, p->type[t->type].unit), "nanoseconds") && p->duration_ns > 0)
-                        buf_addf(out, "; %.2f of %u CPUs busy",
-                                 (double)t->table->total / (double)p->duration_ns,
-                                 (unsigned)json_at_u64(s, "cpus", 0));
+                        put_busy(t, out);
                 break;
         default:
                 if (!json_at(s, "cost"))

@@ -116,8 +116,8 @@ class Daemon:
 class Screen:
     """A program in a terminal of a fixed size: tmux with a server of its own."""
 
-    def __init__(self, case, command, width=100, height=24):
-        self.socket = case.path("tmux")
+    def __init__(self, case, command, width=100, height=24, name="tmux"):
+        self.socket = case.path(name)
         self.case = case
         self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height),
                   "-e", "TZ=UTC", "-e", "LC_ALL=C.UTF-8", " ".join(command) + "; echo status $?; cat")

@@ -4,14 +4,15 @@ import os
 
 import support
 from support import Case, Daemon, PROFCTL, Screen, WEB
+from test_annotate import Program
 from test_profctl import STATUS
 
 HEAD = """\
 cpu: 10.0 s in 1,000 samples at 99 Hz, 3 lost
 web1, 2026-12-01 02:10:00 to 02:11:00 UTC
 """
-TABLE_KEYS = "Enter callers, callees  / filter  s self  c children  n name  i inlined  h help  q quit"
-EDGE_KEYS = "Enter its callers, callees  Esc back  h help  q quit"
+TABLE_KEYS = "Enter callers, callees  a annotate  / filter  s self  c children  n name  i inlined  h help  q quit"
+EDGE_KEYS = "Enter its callers, callees  a annotate  Esc back  h help  q quit"
 
 
 class Browser(Case):
@@ -94,6 +95,32 @@ class Browser(Case):
         s.wait(lambda t: "copy" in t and "sh       sh                 main" in t)
         s.resize(40, 8)
         s.wait(lambda t: max(map(len, t.split("\n"))) <= 40 and t.count("\n") == 8 and "…" in t)
+        s.keys("q")
+        s.wait(lambda t: "status 0" in t)
+
+
+class Annotate(Program):
+    def setUp(self):
+        super().setUp()
+        self.hot = next(a for a in self.code if self.chain(a)[0] == ("mix", 6))
+        self.file = self.profile(self.sample(self.hot, 70))
+
+    def test_from_the_browser_and_alone(self):
+        s = Screen(self, [PROFCTL, "report", self.file], width=90, height=30)
+        s.wait(lambda t: "mix (inlined)" in t)
+        s.keys("a")
+        s.wait(lambda t: t.startswith("mix: 700.0 ms, 100.00% of all, 70 samples\n") and "return x * 2654435761u;" in t
+               and "n colder" in t)
+        s.keys("q", "n", "Home")
+        s.wait(lambda t: "annotate  / filter" in t)
+        s.keys("a")  # main, the first by name
+        s.wait(lambda t: "main was never running itself, only what it calls" in t)
+        s.keys("q")
+        s.wait(lambda t: "status 0" in t)
+        s = Screen(self, [PROFCTL, "annotate", "work", self.file], width=90, height=12, name="second")
+        s.wait(lambda t: "100.00%              6          return x" in t)
+        s.keys("n")
+        s.wait(lambda t: "%x:" % self.hot in t)
         s.keys("q")
         s.wait(lambda t: "status 0" in t)
 
