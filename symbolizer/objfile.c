@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "symbolizer/dwarf_index.h"
+#include "symbolizer/gopclntab.h"
 #include "symbolizer/inflate.h"
 #include "symbolizer/symtab.h"
 
@@ -32,6 +33,8 @@ struct objfile {
         bool symtab_tried;
         struct cfi_table *cfi;
         bool cfi_tried;
+        struct gopclntab *go;
+        bool go_tried;
 
         struct dwarf_index *dwarf;
         bool dwarf_tried;
@@ -260,6 +263,15 @@ static int load_cfi(struct objfile *o)
         return 0;
 }
 
+static void load_go(struct objfile *o)
+{
+        if (o->go_tried)
+                return;
+        o->go_tried = true;
+        if (gopclntab_new(&o->go, o->image) < 0)
+                o->go = NULL;
+}
+
 static struct elf_image *find_dwo(void *ctx, const char *comp_dir, const char *name, uint64_t dwo_id)
 {
         struct objfile *o = ctx;
@@ -439,6 +451,7 @@ int objfile_name(struct objfile *o, uint64_t address, bool no_debug, struct name
 {
         struct dwarf_frame frame[MAX_CHAIN];
         struct symbol symbol = {};
+        struct go_function go;
         int n = 0, r;
 
         search(o);
@@ -460,6 +473,9 @@ int objfile_name(struct objfile *o, uint64_t address, bool no_debug, struct name
                 return r;
         if (n > 0)
                 return add_chain(names, frame, (uint32_t)n, symbol.name);
+        load_go(o);
+        if (o->go && gopclntab_find(o->go, address, &go))
+                return names_add_raw(names, go.name, go.file, go.line, go.function_line, false);
         return symbol.name ? names_add_raw(names, symbol.name, NULL, 0, 0, false) : 0;
 }
 
@@ -504,6 +520,7 @@ void objfile_drop(struct objfile *o)
 {
         o->dwarf = dwarf_index_free(o->dwarf);
         o->cfi = cfi_table_free(o->cfi);
+        o->go = gopclntab_free(o->go);
         o->symtab = symtab_free(o->symtab);
         for (uint32_t i = 0; i < o->n_split; i++)
                 elf_image_free(o->split[i]);
@@ -516,7 +533,7 @@ void objfile_drop(struct objfile *o)
         o->mini = elf_image_free(o->mini);
         free(o->mini_bytes);
         o->mini_bytes = NULL;
-        o->searched = o->symtab_tried = o->cfi_tried = o->dwarf_tried = false;
+        o->searched = o->symtab_tried = o->cfi_tried = o->go_tried = o->dwarf_tried = false;
         elf_image_drop_pages(o->image);
 }
 
