@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gelf.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,6 +49,15 @@ static int by_start(const void *a, const void *b)
         return x->start < y->start ? -1 : x->start > y->start;
 }
 
+/* Linkers leave marks at addresses that are not of their section. */
+static bool in_code(Elf *elf, uint16_t section)
+{
+        Elf_Scn *scn = section < SHN_LORESERVE ? elf_getscn(elf, section) : NULL;
+        GElf_Shdr header;
+
+        return scn && gelf_getshdr(scn, &header) && header.sh_flags & SHF_EXECINSTR;
+}
+
 static void read_table(struct file *f, Elf *elf, Elf_Scn *scn, const GElf_Shdr *header)
 {
         Elf_Data *data = elf_getdata(scn, NULL);
@@ -62,6 +72,8 @@ static void read_table(struct file *f, Elf *elf, Elf_Scn *scn, const GElf_Shdr *
                         continue;
                 /* Hand-written code has symbols without a type. */
                 if (GELF_ST_TYPE(sym.st_info) != STT_FUNC && GELF_ST_TYPE(sym.st_info) != STT_NOTYPE)
+                        continue;
+                if (!in_code(elf, sym.st_shndx))
                         continue;
                 name = elf_strptr(elf, header->sh_link, sym.st_name);
                 if (name && *name && name[0] != '$')

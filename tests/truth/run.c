@@ -1,6 +1,6 @@
-/* truth_run [-f HZ] [-v] [-w] SECONDS PROGRAM [ARGUMENT...]: runs a workload of tests/programs under the
- * sampler and the tracker and compares the stack of each sample of it and its children with what the
- * workload says they are.
+/* truth_run [-e EVENT] [-f HZ] [-v] [-w] SECONDS PROGRAM [ARGUMENT...]: runs a workload of tests/programs
+ * under the sampler and the tracker and compares the stack of each sample of it and its children with what
+ * the workload says they are.
  *
  * Succeeds when at least 99.5 % are exact; when the workload's true share is that, a run fails by chance
  * less often than once in 10,000. Samples in exec and exit, which have no user stack, are counted apart. A
@@ -92,6 +92,18 @@ static void count_stack(struct run *r, const char *text, uint8_t walk, uint64_t 
                         .text = strdup(text), .walk = walk, .samples = samples, .wrong = wrong};
 }
 
+/* The loader's code before main(), and what runs after it. */
+static bool outside_main(const struct object *root, const char *const *frame, uint32_t n)
+{
+        const char *slash = root ? strrchr(root->path, '/') : NULL;
+
+        for (uint32_t i = 0; i < n; i++)
+                if (frame[i] && strcmp(frame[i], "main") == 0)
+                        return false;
+        return n && ((frame[n - 1] && strcmp(frame[n - 1], "_start") == 0) ||
+                     (slash && strncmp(slash, "/ld-", 4) == 0));
+}
+
 static int on_row(void *ctx, const struct sample_row *row)
 {
         struct run *r = ctx;
@@ -99,6 +111,7 @@ static int on_row(void *ctx, const struct sample_row *row)
         const char *frame[ABI_MAX_FRAMES + 1];
         _cleanup_buf_ struct buf text = {0};
         enum truth_match match;
+        struct object *o = NULL; /* of the root, in the end */
         uint8_t walk = row->key->walk;
         uint32_t n = MIN_OF(row->n_user, (uint32_t)ABI_MAX_FRAMES + 1);
 
@@ -107,7 +120,6 @@ static int on_row(void *ctx, const struct sample_row *row)
         r->all += row->samples;
         for (uint32_t i = 0; i < n; i++) {
                 uint64_t f = row->user[i];
-                struct object *o;
 
                 if (f == ABI_FRAME_FOLDED) {
                         frame[i] = TRUTH_FOLDED;
@@ -123,6 +135,8 @@ static int on_row(void *ctx, const struct sample_row *row)
                                  (uint64_t)ABI_FRAME_ADDRESS(f));
         }
         match = truth_chains_match(&r->chains, frame, n);
+        if (match == TRUTH_WRONG && walk == ABI_WALK_COMPLETE && outside_main(o, frame, n))
+                match = TRUTH_OTHER;
         if (walk == ABI_WALK_EXITED || walk == ABI_WALK_IN_EXEC || (walk == ABI_WALK_NONE && !n)) {
                 r->apart += row->samples;
                 match = TRUTH_OTHER;
@@ -291,9 +305,9 @@ static int settle(struct run *r)
         return k;
 }
 
-static int prepare(struct run *r, uint32_t frequency)
+static int prepare(struct run *r, const char *event, uint32_t frequency)
 {
-        static const char *const events[] = {"cpu-clock"};
+        const char *const events[] = {event};
         struct unwind_maps maps;
         int k = sampler_new(&r->sampler, &(struct sampler_config){.events = events,
                                                                   .n_events = 1,
@@ -420,6 +434,7 @@ int main(int argc, char **argv)
 {
         struct run r = {.names = truth_names_new()};
         uint32_t frequency = 499;
+        const char *event = "cpu-clock";
         enum outcome outcome = BAD;
         char *seconds;
         bool warm = false;
@@ -427,15 +442,18 @@ int main(int argc, char **argv)
         int option, k;
 
         setvbuf(stdout, NULL, _IOLBF, 0);
-        while ((option = getopt(argc, argv, "+f:vw")) != -1)
-                if (option == 'f')
+        while ((option = getopt(argc, argv, "+e:f:vw")) != -1)
+                if (option == 'e')
+                        event = optarg;
+                else if (option == 'f')
                         frequency = (uint32_t)atoi(optarg);
                 else if (option == 'v')
                         r.verbose = true;
                 else if (option == 'w')
                         warm = true;
         if (argc - optind < 2) {
-                fprintf(stderr, "usage: %s [-f HZ] [-v] [-w] SECONDS PROGRAM [ARGUMENT...]\n", argv[0]);
+                fprintf(stderr, "usage: %s [-e EVENT] [-f HZ] [-v] [-w] SECONDS PROGRAM [ARGUMENT...]\n",
+                        argv[0]);
                 return 2;
         }
         if (geteuid() != 0) {
@@ -448,7 +466,7 @@ int main(int argc, char **argv)
         }
         /* On a busy host what is measured must not starve what measures. */
         setpriority(PRIO_PROCESS, 0, -10);
-        k = prepare(&r, frequency);
+        k = prepare(&r, event, frequency);
         if (k < 0) {
                 printf("FAILED: cannot start sampling: %s\n", strerror(-k));
                 return 1;
