@@ -28,6 +28,7 @@ struct build {
 static void build_done(struct build *b)
 {
         cfi_entries_done(&b->entries);
+        cfi_code_done(&b->code);
         cfi_rows_done(&b->rows);
         free(b->function);
 }

@@ -1,13 +1,18 @@
 #include "symbolizer/cfi_code.h"
 
 #include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "symbolizer/cfi_infer.h"
+#include "symbolizer/x86_insn.h"
 
-#define ENTRY_MAX      128        /* bytes of a program entry */
-#define SCAN_MAX       (4u << 20) /* bytes searched for signal trampolines */
-#define TRAMPOLINE_MAX 4
+#define ENTRY_MAX  128 /* bytes of a program entry */
+#define FIRST_ROWS 256
+#define GAPS_MAX   1024
+#define GAP_MIN    16 /* less is padding */
 
 struct finder {
         struct elf_image *e;
@@ -55,10 +60,41 @@ static void add_region(struct finder *f, uint64_t start, uint64_t end, const str
                                                            .program = code->n,
                                                            .program_n = n,
                                                            .cie = CFI_FDE_CODE});
+        if (!f->error && code->n + n > code->max) {
+                uint32_t max = MAX_OF(code->max * 2, (uint32_t)FIRST_ROWS);
+                void *p = realloc(code->row, max * sizeof(*code->row));
+
+                if (!p)
+                        f->error = -ENOMEM;
+                else
+                        code->row = p, code->max = max;
+        }
         for (uint32_t i = 0; i < n && !f->error; i++) {
                 code->row[code->n] = row[i];
                 code->row[code->n++].pc += (uint32_t)pc;
         }
+}
+
+static bool ends(const struct x86_decoded *insn)
+{
+        return insn->effect == X86_JUMP || insn->effect == X86_RETURN || insn->effect == X86_END;
+}
+
+/* How far the code at a program's entry goes: to where it does not go on. */
+static uint64_t entry_size(struct finder *f, uint64_t entry, uint64_t max)
+{
+        struct span b = elf_image_at(f->e, entry, max);
+        struct x86_decoded insn;
+        size_t at = 0;
+
+        if (!f->x->arch->x86)
+                return max;
+        while (at < b.size && x86_decode(b.data + at, b.size - at, entry + at, &insn)) {
+                at += insn.length;
+                if (ends(&insn))
+                        break;
+        }
+        return MIN_OF((uint64_t)at, max);
 }
 
 /* Where a program begins (ld.so, musl) nobody called: the outermost frame. Linkers give shared objects an
@@ -88,7 +124,8 @@ static void find_entry(struct finder *f)
         next = cfi_entries_after(f->x, f->n_fdes, (uint32_t)pc);
         if (next < f->n_fdes)
                 end = MIN_OF(end, f->x->fde[next].pc - pc);
-        add_region(f, entry, entry + end, &(struct cfi_code_row){.rule = plain(UNWIND_STOP)}, 1);
+        add_region(f, entry, entry + entry_size(f, entry, end),
+                   &(struct cfi_code_row){.rule = plain(UNWIND_STOP)}, 1);
 }
 
 static bool has(struct span s, size_t at, const void *bytes, size_t n)
@@ -217,65 +254,207 @@ static void find_sections(struct finder *f)
         }
 }
 
-/* The code that a signal handler returns to is recognised by its bytes, as debuggers do: musl, Go and the
- * arm64 vDSO have no CFI for it that says so. It is looked up by an address before its first byte (a return
- * address less one), so the region begins there. */
-static void scan_gap(struct finder *f, uint64_t start, uint64_t end)
+struct gap {
+        uint32_t start, end; /* after text base */
+        struct cfi_infer *infer;
+};
+
+struct gaps {
+        struct finder *f;
+        struct gap gap[GAPS_MAX];
+        uint32_t n;
+        uint32_t found; /* entries since the last round */
+};
+
+static void gaps_entry(void *ctx, uint64_t address)
 {
-        static const uint8_t x86[] = {0x48, 0xc7, 0xc0, 0x0f, 0,
-                                      0,    0,    0x0f, 0x05};                   /* mov $15, %rax; syscall */
-        static const uint8_t arm[] = {0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4}; /* mov x8, #139; svc #0 */
-        const uint8_t *code = f->x->arch->x86 ? x86 : arm;
-        size_t n = f->x->arch->x86 ? sizeof(x86) : sizeof(arm);
-        struct span b = elf_image_at(f->e, start, (size_t)(end - start));
+        struct gaps *g = ctx;
+        uint64_t pc = address - g->f->x->text->base;
+        uint32_t low = 0, high = g->n;
 
-        for (uint32_t found = 0; found < TRAMPOLINE_MAX && b.size >= n; found++) {
-                const uint8_t *p = memmem(b.data, b.size, code, n);
-                uint64_t at;
+        while (low < high) {
+                uint32_t middle = low + (high - low) / 2;
 
-                if (!p)
-                        return;
-                at = start + (uint64_t)(p - b.data);
-                add_region(f, at > start ? at - 1 : at, at + n,
-                           &(struct cfi_code_row){.rule = plain(UNWIND_SIGNAL)}, 1);
-                start = at + n;
-                b.size -= (size_t)(p - b.data) + n;
-                b.data = p + n;
+                if (g->gap[middle].start <= pc)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+        if (low && pc < g->gap[low - 1].end)
+                g->found += cfi_infer_entry(g->gap[low - 1].infer, address);
+}
+
+/* Pieces of text that nothing covers. More than can be looked at are those of Go and its like, which keep
+ * frame pointers: then none is. */
+static void list_gaps(struct gaps *g)
+{
+        const struct cfi_entries *x = g->f->x;
+        uint64_t total = 0;
+
+        for (uint32_t i = 0; i < x->text->n; i++) {
+                uint32_t at = x->text->range[i].start, end = x->text->range[i].end;
+                uint32_t k = cfi_entries_after(x, x->n_fdes, at);
+
+                if (k)
+                        at = MAX_OF(at, x->fde[k - 1].end);
+                for (; at < end; k++) {
+                        uint32_t next = k < x->n_fdes ? MIN_OF(x->fde[k].pc, end) : end;
+
+                        if (next >= at + GAP_MIN) {
+                                total += next - at;
+                                if (total > CFI_INFER_MAX || g->n == GAPS_MAX) {
+                                        g->n = 0;
+                                        return;
+                                }
+                                g->gap[g->n++] = (struct gap){.start = at, .end = next};
+                        }
+                        at = k < x->n_fdes ? MAX_OF(at, x->fde[k].end) : end;
+                }
         }
 }
 
-static void find_trampolines(struct finder *f)
+static int open_gaps(struct gaps *g)
 {
-        const struct cfi_text *text = f->x->text;
-        uint32_t budget = SCAN_MAX;
+        uint64_t base = g->f->x->text->base;
 
-        for (uint32_t i = 0; i < text->n; i++) {
-                uint32_t at = text->range[i].start, end = text->range[i].end;
-                uint32_t k = cfi_entries_after(f->x, f->n_fdes, at);
+        for (uint32_t i = 0; i < g->n; i++) {
+                struct gap *gap = &g->gap[i];
+                struct span code = elf_image_at(g->f->e, base + gap->start, gap->end - gap->start);
+                int k = cfi_infer_new(&gap->infer, base + gap->start, code, gaps_entry, g);
 
-                if (k)
-                        at = MAX_OF(at, f->x->fde[k - 1].end);
-                for (; at < end && budget; k++) {
-                        uint32_t next = k < f->n_fdes ? MIN_OF(f->x->fde[k].pc, end) : end;
-
-                        if (next > at && next - at >= 8) {
-                                uint32_t n = MIN_OF(next - at, budget);
-
-                                scan_gap(f, text->base + at, text->base + at + n);
-                                budget -= n;
-                        }
-                        at = k < f->n_fdes ? MAX_OF(at, f->x->fde[k].end) : end;
-                }
+                if (k < 0)
+                        return k;
         }
+        return 0;
+}
+
+static void symbol_entries(struct gaps *g, const char *section)
+{
+        struct elf_section s;
+
+        if (elf_image_section(g->f->e, section, &s) < 0)
+                return;
+        for (size_t at = 0; at + sizeof(Elf64_Sym) <= s.bytes.size; at += sizeof(Elf64_Sym)) {
+                Elf64_Sym symbol;
+
+                memcpy(&symbol, s.bytes.data + at, sizeof(symbol));
+                if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_shndx != SHN_UNDEF)
+                        gaps_entry(g, symbol.st_value);
+        }
+}
+
+static void array_entries(struct gaps *g, const char *section)
+{
+        struct elf_section s;
+
+        if (elf_image_section(g->f->e, section, &s) < 0)
+                return;
+        for (size_t at = 0; at + sizeof(uint64_t) <= s.bytes.size; at += sizeof(uint64_t)) {
+                uint64_t address;
+
+                memcpy(&address, s.bytes.data + at, sizeof(address));
+                gaps_entry(g, address);
+        }
+}
+
+/* What the program's entry calls, and what it passes on. */
+static void start_entries(struct gaps *g)
+{
+        struct span b = elf_image_at(g->f->e, elf_image_entry(g->f->e), ENTRY_MAX);
+        struct x86_decoded insn;
+
+        for (size_t at = 0; at < b.size; at += insn.length) {
+                if (!x86_decode(b.data + at, b.size - at, elf_image_entry(g->f->e) + at, &insn) ||
+                    ends(&insn))
+                        return;
+                if (insn.target)
+                        gaps_entry(g, insn.target);
+        }
+}
+
+struct rows {
+        struct finder *f;
+        struct cfi_code_row row[64];
+        uint32_t n;
+        uint64_t start;
+};
+
+static void flush_rows(struct rows *r, uint64_t end)
+{
+        if (r->n)
+                add_region(r->f, r->start, end, r->row, r->n);
+        r->n = 0;
+}
+
+/* A region goes from one piece without rows to the next. */
+static void inferred_row(void *ctx, uint64_t address, const struct unwind_rule *rule)
+{
+        struct rows *r = ctx;
+
+        if (UNWIND_RULE_KIND(rule) == UNWIND_NONE || r->n == ARRAY_SIZE(r->row))
+                flush_rows(r, address);
+        if (UNWIND_RULE_KIND(rule) == UNWIND_NONE)
+                return;
+        if (!r->n)
+                r->start = address;
+        r->row[r->n++] = (struct cfi_code_row){(uint32_t)(address - r->start), *rule};
+}
+
+static int infer(struct gaps *g)
+{
+        struct rows rows = {.f = g->f};
+        int k = open_gaps(g);
+
+        if (k < 0)
+                return k;
+        symbol_entries(g, ".symtab");
+        symbol_entries(g, ".dynsym");
+        array_entries(g, ".init_array");
+        array_entries(g, ".fini_array");
+        start_entries(g);
+        while (k >= 0 && g->found) { /* entries in one gap may be found in another */
+                g->found = 0;
+                for (uint32_t i = 0; i < g->n && k >= 0; i++)
+                        k = cfi_infer_run(g->gap[i].infer);
+        }
+        for (uint32_t i = 0; i < g->n && k >= 0; i++)
+                cfi_infer_rows(g->gap[i].infer, inferred_row, &rows);
+        return k;
+}
+
+static void infer_rest(struct finder *f)
+{
+        struct gaps *g = calloc(1, sizeof(*g));
+
+        if (!g) {
+                f->error = -ENOMEM;
+                return;
+        }
+        g->f = f;
+        list_gaps(g);
+        f->error = infer(g);
+        for (uint32_t i = 0; i < g->n; i++)
+                cfi_infer_free(g->gap[i].infer);
+        free(g);
+}
+
+void cfi_code_done(struct cfi_code *code)
+{
+        free(code->row);
+        *code = (struct cfi_code){0};
 }
 
 int cfi_code_find(struct elf_image *e, struct cfi_entries *x, struct cfi_code *code)
 {
         struct finder f = {.e = e, .x = x, .code = code, .n_fdes = x->n_fdes};
 
-        code->n = 0;
         find_sections(&f);
         find_entry(&f);
-        find_trampolines(&f);
+        if (!f.error)
+                f.error = cfi_entries_sort(x);
+        if (!f.error && x->arch->x86) {
+                f.n_fdes = x->n_fdes;
+                infer_rest(&f);
+        }
         return f.error ? f.error : cfi_entries_sort(x);
 }

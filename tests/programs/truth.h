@@ -33,7 +33,7 @@ extern "C" {
 
 /* Above main() are the C library's two frames and _start; above a thread's function two of the C library's.
  */
-#ifdef TRUTH_MUSL
+#ifdef TRUTH_ANY_START
 #define TRUTH_START  "*"
 #define TRUTH_THREAD "*"
 #else

@@ -349,10 +349,11 @@ static void test_code_known_by_its_bytes(void **state)
 {
         static const uint8_t init[] = {0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x83, 0xec, 0x08, 0xe8,
                                        0,    0,    0,    0,    0x48, 0x83, 0xc4, 0x08, 0xc3};
+        static const uint8_t start[0x200] = {
+                        [0x1f0] = 0x48, 0x89, 0xe7, 0xe8, 0x08, 0, 0, 0, 0xf4}; /* calls the FDE's */
         static const uint8_t fini[] = {0x48, 0x83, 0xec, 0x08, 0x48, 0x83, 0xc4, 0x08, 0xc3};
         static const uint8_t plt[48] = {0xff, 0x35, 0,    0,    0, 0, 0xff, 0x25, 0,    0, 0, 0, 0x0f, 0x1f,
                                         0x40, 0,    0xff, 0x25, 0, 0, 0,    0,    0x68, 0, 0, 0, 0,    0xe9};
-        static const uint8_t trampoline[] = {0xc3, 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
         _cleanup_buf_ struct buf eh = {0};
         uint64_t cie = image_cie(&eh, 1, &plain_cie);
         struct image_section sections[] = {
@@ -380,16 +381,15 @@ static void test_code_known_by_its_bytes(void **state)
         sections[3].size = eh.len;
         assert_int_equal(build(&x,
                                &(struct image_options){.entry = T + 0x1f0,
-                                                       .text = trampoline,
-                                                       .text_size = sizeof(trampoline)},
+                                                       .text = start,
+                                                       .text_size = sizeof(start)},
                                sections, 4),
                          0);
         check_form(x.t);
-        assert_kind(&x, T + 0, UNWIND_SIGNAL); /* the return address less one */
-        assert_kind(&x, T + 9, UNWIND_SIGNAL);
         assert_kind(&x, T + 0x100, UNWIND_NONE);
         assert_kind(&x, T + 0x1f0, UNWIND_STOP);
-        assert_kind(&x, T + 0x1ff, UNWIND_STOP);
+        assert_kind(&x, T + 0x1f8, UNWIND_STOP);
+        assert_kind(&x, T + 0x1f9, UNWIND_STOP); /* padding */
         assert_rule(&x, T + 0x200, UNWIND_SP, 16, 0, UNWIND_FP_SAME, 0);
         assert_rule(&x, T + 0x1004, UNWIND_SP, 8, 0, UNWIND_FP_SAME, 0);
         assert_rule(&x, T + 0x1008, UNWIND_SP, 16, 0, UNWIND_FP_SAME, 0);

@@ -18,6 +18,7 @@ struct file {
         char *path;
         struct symbol *symbol;
         size_t n;
+        uint64_t text; /* page of its executable segment */
 };
 
 struct truth_names {
@@ -89,6 +90,15 @@ static void read_file(struct file *f)
         Elf *elf = fd >= 0 ? elf_begin(fd, ELF_C_READ, NULL) : NULL;
         static const uint32_t types[] = {SHT_SYMTAB, SHT_DYNSYM};
 
+        size_t headers = 0;
+        GElf_Phdr segment;
+
+        if (elf)
+                elf_getphdrnum(elf, &headers);
+        for (size_t i = headers; i-- > 0;)
+                if (gelf_getphdr(elf, (int)i, &segment) && segment.p_type == PT_LOAD &&
+                    segment.p_flags & PF_X)
+                        f->text = segment.p_vaddr & ~0xfffull;
         for (size_t i = 0; elf && i < 2 && !f->n; i++) {
                 Elf_Scn *scn = NULL;
                 GElf_Shdr header;
@@ -105,10 +115,9 @@ static void read_file(struct file *f)
                 close(fd);
 }
 
-const char *truth_name(struct truth_names *names, const char *path, uint64_t address)
+static struct file *find_file(struct truth_names *names, const char *path)
 {
         struct file *f = NULL;
-        size_t low = 0, high;
 
         for (size_t i = 0; i < names->n; i++)
                 if (strcmp(names->file[i].path, path) == 0)
@@ -120,7 +129,13 @@ const char *truth_name(struct truth_names *names, const char *path, uint64_t add
                 f->path = strdup(path);
                 read_file(f);
         }
-        high = f->n;
+        return f;
+}
+
+static const char *find_symbol(const struct file *f, uint64_t address)
+{
+        size_t low = 0, high = f->n;
+
         while (low < high) {
                 size_t middle = low + (high - low) / 2;
 
@@ -137,4 +152,18 @@ const char *truth_name(struct truth_names *names, const char *path, uint64_t add
                         return s->name;
         }
         return NULL;
+}
+
+const char *truth_name(struct truth_names *names, const char *path, uint64_t address)
+{
+        const struct file *f = find_file(names, path);
+
+        return f ? find_symbol(f, address) : NULL;
+}
+
+const char *truth_name_in_text(struct truth_names *names, const char *path, uint64_t distance)
+{
+        const struct file *f = find_file(names, path);
+
+        return f ? find_symbol(f, f->text + distance) : NULL;
 }

@@ -12,4 +12,7 @@ void truth_names_free(struct truth_names *n);
 /* The function that covers an ELF address of a file; NULL: none is known. Lives as long as `n`. */
 const char *truth_name(struct truth_names *n, const char *path, uint64_t address);
 
+/* The same for an address that is so far behind the start of the file's executable mapping. */
+const char *truth_name_in_text(struct truth_names *n, const char *path, uint64_t distance);
+
 #endif

@@ -127,7 +127,17 @@ static int on_row(void *ctx, const struct sample_row *row)
                         continue;
                 }
                 o = tracker_object(r->tracker, ABI_FRAME_OBJECT(f));
-                frame[i] = o ? truth_name(r->names, o->path, ABI_FRAME_ADDRESS(f)) : NULL;
+                if (o) {
+                        frame[i] = truth_name(r->names, o->path, ABI_FRAME_ADDRESS(f));
+                } else { /* the frames of 32-bit processes are plain addresses */
+                        uint64_t mapped;
+                        const char *path = tracker_mapping_name(r->tracker, row->key->tgid,
+                                                                ABI_FRAME_ADDRESS(f), &mapped);
+
+                        frame[i] = path && *path == '/' ? truth_name_in_text(r->names, path,
+                                                                             ABI_FRAME_ADDRESS(f) - mapped)
+                                                        : NULL;
+                }
                 if (frame[i])
                         buf_addf(&text, "%s%s", i ? ";" : "", frame[i]);
                 else
