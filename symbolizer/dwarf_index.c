@@ -41,8 +41,7 @@ struct place {
         struct dwarf_unit *unit;
         struct dwarf_code *code;
         uint32_t node;
-        uint32_t row;   /* UINT32_MAX: no line information */
-        uint64_t until; /* the same answer up to here */
+        uint32_t row; /* UINT32_MAX: no line information */
 };
 
 /* -- opening -- */
@@ -280,24 +279,37 @@ static int walk_unit(struct dwarf_index *d, struct dwarf_unit *u)
         return r;
 }
 
-/* Units that do not say where all of their code is are walked when an address is in none of the others. */
-static int walk_rangeless(struct dwarf_index *d)
+/* Claims for a unit what its functions and its lines cover. */
+static int add_found_extents(struct extent_ctx *x, const struct dwarf_code *c)
 {
         int r = 0;
 
-        while (r == 0 && d->n_rangeless) {
+        for (uint32_t i = 0; r == 0 && i + 1 < c->n_segments; i++)
+                if (c->segment[i].node)
+                        r = add_extent(x, c->base + c->segment[i].start, c->base + c->segment[i + 1].start);
+        for (uint32_t i = 0, end; r == 0 && i < c->n_rows; i = end + 1) {
+                for (end = i; end + 1 < c->n_rows && c->row_file[end] != UINT16_MAX;)
+                        end++;
+                if (end > i)
+                        r = add_extent(x, c->base + c->row_start[i], c->base + c->row_start[end]);
+        }
+        return r;
+}
+
+/* Units that do not say where all of their code is are walked when an address is in none of the others. */
+static int walk_rangeless(struct dwarf_index *d)
+{
+        while (d->n_rangeless) {
                 struct extent_ctx x = {d, d->rangeless[--d->n_rangeless]};
                 struct dwarf_unit *u = &d->main.unit[x.unit];
-                const struct dwarf_code *c;
+                int r = walk_unit(d, u);
 
-                r = walk_unit(d, u);
-                c = u->code;
-                for (uint32_t i = 0; r == 0 && c && i + 1 < c->n_segments; i++)
-                        if (c->segment[i].node)
-                                r = add_extent(&x, c->base + c->segment[i].start,
-                                               c->base + c->segment[i + 1].start);
+                if (r == 0 && u->code)
+                        r = add_found_extents(&x, u->code);
+                if (r < 0)
+                        return r;
         }
-        return r < 0 ? r : flatten_extents(d);
+        return flatten_extents(d);
 }
 
 /* The last of n ascending numbers that is not above x, which the first is not: without a branch to guess. */
@@ -313,7 +325,8 @@ static uint32_t last_not_above(const uint32_t *a, uint32_t n, size_t stride, uin
         return at;
 }
 
-static uint64_t find_edge(const struct dwarf_index *d, uint64_t address)
+/* The unit that claims an address; NULL. */
+static struct dwarf_unit *find_unit(const struct dwarf_index *d, uint64_t address)
 {
         uint64_t lo = 0, hi = d->n_edges;
 
@@ -324,72 +337,50 @@ static uint64_t find_edge(const struct dwarf_index *d, uint64_t address)
                 else
                         hi = mid;
         }
-        return lo; /* the edges before it begin at or below the address */
-}
-
-static void narrow_to(struct place *p, uint64_t limit)
-{
-        if (limit < p->until)
-                p->until = limit;
+        return lo > 0 && d->edge[lo - 1].id ? &d->main.unit[d->edge[lo - 1].id - 1] : NULL;
 }
 
 static void find_in_code(const struct dwarf_code *c, uint64_t address, struct place *p)
 {
-        uint64_t offset64 = address - c->base;
-        uint32_t offset = (uint32_t)offset64, i;
+        uint64_t from_base = address - c->base;
+        uint32_t offset = (uint32_t)from_base, i;
 
-        if (address < c->base) {
-                narrow_to(p, c->base);
-                return;
-        }
-        if (offset64 > UINT32_MAX)
+        if (address < c->base || from_base > UINT32_MAX)
                 return;
         if (c->n_segments && c->segment[0].start <= offset) {
                 i = last_not_above(&c->segment[0].start, c->n_segments, sizeof(c->segment[0]) / 4, offset);
                 p->node = c->segment[i].node;
-                if (i + 1 < c->n_segments)
-                        narrow_to(p, c->base + c->segment[i + 1].start);
-        } else if (c->n_segments) {
-                narrow_to(p, c->base + c->segment[0].start);
         }
         if (c->n_rows && c->row_start[0] <= offset) {
                 i = last_not_above(c->row_start, c->n_rows, 1, offset);
                 if (c->row_file[i] != UINT16_MAX)
                         p->row = i;
-                if (i + 1 < c->n_rows)
-                        narrow_to(p, c->base + c->row_start[i + 1]);
-        } else if (c->n_rows) {
-                narrow_to(p, c->base + c->row_start[0]);
         }
 }
 
-/* 1: something is there; 0: nothing up to ret->until. */
+/* 1: something is there; 0: nothing. */
 static int find_place(struct dwarf_index *d, uint64_t address, struct place *ret)
 {
-        struct place p = {.row = UINT32_MAX, .until = UINT64_MAX};
-        uint64_t next;
+        struct place p = {.unit = find_unit(d, address), .row = UINT32_MAX};
         int r;
 
-        next = find_edge(d, address);
-        if (d->n_rangeless && (next == 0 || d->edge[next - 1].id == 0)) {
+        if (!p.unit && d->n_rangeless) {
                 r = walk_rangeless(d);
                 if (r < 0)
                         return r;
-                next = find_edge(d, address);
+                p.unit = find_unit(d, address);
         }
-        if (next < d->n_edges)
-                p.until = d->edge[next].start;
-        if (next > 0 && d->edge[next - 1].id) {
-                p.unit = &d->main.unit[d->edge[next - 1].id - 1];
-                if (!p.unit->walked) {
-                        r = walk_unit(d, p.unit);
-                        if (r < 0)
-                                return r;
-                }
-                p.code = p.unit->code;
-                if (p.code)
-                        find_in_code(p.code, address, &p);
+        if (!p.unit)
+                return 0;
+        if (!p.unit->walked) {
+                r = walk_unit(d, p.unit);
+                if (r < 0)
+                        return r;
         }
+        p.code = p.unit->code;
+        if (!p.code)
+                return 0;
+        find_in_code(p.code, address, &p);
         *ret = p;
         return p.node || p.row != UINT32_MAX;
 }
@@ -519,26 +510,6 @@ int dwarf_index_find(struct dwarf_index *d, uint64_t address, struct dwarf_frame
         int r = find_place(d, address, &p);
 
         return r <= 0 || max == 0 ? r : fill(d, &p, ret, max);
-}
-
-int dwarf_index_range(struct dwarf_index *d, uint64_t start, uint64_t end, dwarf_segment_fn fn, void *ctx)
-{
-        struct dwarf_frame frame[DWARF_MAX_FRAMES];
-
-        while (start < end) {
-                struct place p;
-                int r = find_place(d, start, &p);
-                uint64_t hi = MIN_OF(p.until, end);
-
-                if (r > 0)
-                        r = fill(d, &p, frame, ARRAY_SIZE(frame));
-                if (r >= 0)
-                        r = fn(ctx, start, hi, frame, (uint32_t)r);
-                if (r < 0)
-                        return r;
-                start = hi;
-        }
-        return 0;
 }
 
 void dwarf_index_stats(const struct dwarf_index *d, struct dwarf_stats *ret)

@@ -44,13 +44,6 @@ struct dwarf_index *dwarf_index_free(struct dwarf_index *d);
  * stands before the damage. Strings live as long as the index and its images. */
 int dwarf_index_find(struct dwarf_index *d, uint64_t address, struct dwarf_frame *ret, uint32_t max);
 
-/* Calls fn for consecutive [lo, hi) that make up [start, end), each with the frames that hold throughout; n
- * 0 where nothing is known. What fn returns below 0 ends it and is returned. */
-#define DWARF_MAX_FRAMES 64
-typedef int (*dwarf_segment_fn)(void *ctx, uint64_t lo, uint64_t hi, const struct dwarf_frame *frame,
-                                uint32_t n);
-int dwarf_index_range(struct dwarf_index *d, uint64_t start, uint64_t end, dwarf_segment_fn fn, void *ctx);
-
 struct dwarf_stats {
         uint64_t memory; /* bytes of index now, without the images */
         uint64_t work;   /* of max_dies */

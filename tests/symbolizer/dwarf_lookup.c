@@ -20,6 +20,7 @@
 
 #define INFLATE_BUDGET (4ull << 30)
 #define MAX_DWOS       4096
+#define MAX_FRAMES     64
 
 struct dwo_files {
         const char *dir;
@@ -92,7 +93,7 @@ static int read_addresses(uint64_t **ret, size_t *ret_n)
 
 static void look_up_all(struct dwarf_index *d, const uint64_t *a, size_t n, bool quiet)
 {
-        struct dwarf_frame f[DWARF_MAX_FRAMES];
+        struct dwarf_frame f[MAX_FRAMES];
 
         for (size_t i = 0; i < n; i++) {
                 int k = dwarf_index_find(d, a[i], f, ARRAY_SIZE(f));

@@ -1,7 +1,6 @@
 /* DWARF made by hand, byte by byte from the standard: what compilers write rarely, and what only somebody
  * hostile writes. What compilers write is compared with other readers by dwarf_corpus.py. */
 #include <errno.h>
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -555,58 +554,6 @@ static void test_shared_lines(void **state)
         close_program(&o);
 }
 
-/* -- ranges -- */
-
-struct walked {
-        struct dwarf_index *index;
-        uint64_t next;
-        uint32_t segments, frames;
-};
-
-static bool same_frame(const struct dwarf_frame *a, const struct dwarf_frame *b)
-{
-        return a->name == b->name && a->file == b->file && a->line == b->line && a->inlined == b->inlined;
-}
-
-static int on_segment(void *ctx, uint64_t lo, uint64_t hi, const struct dwarf_frame *frame, uint32_t n)
-{
-        struct dwarf_frame f[DWARF_MAX_FRAMES];
-        struct walked *w = ctx;
-
-        assert_int_equal(lo, w->next);
-        assert_true(lo < hi);
-        w->next = hi;
-        w->segments++;
-        w->frames += n;
-        for (int i = 0; i < 2; i++) {
-                assert_int_equal(dwarf_index_find(w->index, i ? hi - 1 : lo, f, DWARF_MAX_FRAMES), n);
-                for (uint32_t k = 0; k < n; k++)
-                        assert_true(same_frame(&f[k], &frame[k]));
-        }
-        return 0;
-}
-
-/* The segments of this program's own text follow one another, and hold at both of their ends. */
-static void test_range(void **state)
-{
-        _cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-        struct elf_image *image;
-        struct walked w = {0};
-        struct elf_section text;
-
-        assert_true(fd >= 0);
-        assert_int_equal(elf_image_open(fd, 1 << 30, &image), 0);
-        assert_int_equal(dwarf_index_new(&w.index, &(struct dwarf_sources){.main = image}), 0);
-        assert_int_equal(elf_image_section(image, ".text", &text), 0);
-        w.next = text.address;
-        assert_int_equal(dwarf_index_range(w.index, text.address, text.address + text.size, on_segment, &w),
-                         0);
-        assert_int_equal(w.next, text.address + text.size);
-        assert_true(w.segments > 500 && w.frames > w.segments / 2);
-        dwarf_index_free(w.index);
-        elf_image_free(image);
-}
-
 /* -- links -- */
 
 static const char *alt_link(const char *section, const void *data, size_t size, struct span *ret_id,
@@ -653,7 +600,6 @@ int main(void)
                         cmocka_unit_test(test_shared_abbreviations),
                         cmocka_unit_test(test_sparse_code),
                         cmocka_unit_test(test_shared_lines),
-                        cmocka_unit_test(test_range),
                         cmocka_unit_test(test_alt_link),
         };
 
