@@ -1,11 +1,12 @@
-/* Writes the windows that a busy host would have stored: synth_windows DIRECTORY DAYS [CPUS [HZ [EVENTS]]].
+/* Writes the windows that a busy host would have stored: synth_windows DIRECTORY DAYS [CPUS [HZ
+ * [EVENTS [STACKS]]]].
  *
  * The model, fixed by its seed: 12 services with 1 to 16 worker processes each and one busy binary with
- * libraries; 2,500 distinct user stacks a service, about 30 frames deep, that share their roots as call
- * trees do; every fourth sample in one of 300 kernel stacks; how often a service and a stack is hit falls by
- * Zipf's law; 60 short-lived processes a minute. All CPUs are busy all the time. With two events (default
- * 1), each sample of CPU time has one of cache-misses beside it, of another stack. The store merges as it
- * would have done meanwhile. */
+ * libraries; 2,500 (STACKS) distinct user stacks a service, about 30 frames deep, that share their roots as
+ * call trees do; every fourth sample in one of 300 kernel stacks; how often a service and a stack is hit
+ * falls by Zipf's law; 60 short-lived processes a minute. All CPUs are busy all the time. With two events
+ * (default 1), each sample of CPU time has one of cache-misses beside it, of another stack. The store merges
+ * as it would have done meanwhile. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -20,7 +21,7 @@
 
 #define SERVICES  12
 #define FUNCTIONS 1500
-#define STACKS    2500
+#define STACKS    2500 /* at most, of a service */
 #define MAX_DEPTH 64
 #define KERNEL    300
 #define SHORT     60            /* processes that live less than a window */
@@ -33,7 +34,8 @@ struct stack {
 };
 
 struct model {
-        uint64_t state; /* of the random numbers */
+        uint64_t state;  /* of the random numbers */
+        uint32_t stacks; /* of a service */
         struct stack user[SERVICES][STACKS];
         struct stack kernel[KERNEL];
         double zipf_services[SERVICES], zipf_stacks[STACKS];
@@ -104,10 +106,10 @@ static void make_model(struct model *m)
 {
         m->state = 42;
         for (uint32_t i = 0; i < SERVICES; i++)
-                make_stacks(m, m->user[i], STACKS, FUNCTIONS, 30);
+                make_stacks(m, m->user[i], m->stacks, FUNCTIONS, 30);
         make_stacks(m, m->kernel, KERNEL, 800, 14);
         make_zipf(m->zipf_services, SERVICES, 0.8);
-        make_zipf(m->zipf_stacks, STACKS, 1.0);
+        make_zipf(m->zipf_stacks, m->stacks, 1.0);
 }
 
 /* -- one window -- */
@@ -200,7 +202,7 @@ static void add_sample(struct model *m, struct window *w, uint64_t minute, uint3
         struct profile *p = w->profile;
         uint32_t ids[2 * MAX_DEPTH], n = 0, n_labels = 0;
         uint32_t service = pick(m, m->zipf_services, SERVICES);
-        uint32_t which = pick(m, m->zipf_stacks, STACKS);
+        uint32_t which = pick(m, m->zipf_stacks, m->stacks);
         const struct stack *s = &m->user[service][which];
         bool is_short = below(m, 40) == 0;
         uint32_t worker = below(m, 1 + service * 5 % 16);
@@ -274,7 +276,7 @@ static double cpu_s(void)
 int main(int argc, char **argv)
 {
         if (argc < 3) {
-                fprintf(stderr, "usage: synth_windows DIRECTORY DAYS [CPUS [HZ [EVENTS]]]\n");
+                fprintf(stderr, "usage: synth_windows DIRECTORY DAYS [CPUS [HZ [EVENTS [STACKS]]]]\n");
                 return 2;
         }
         uint64_t minutes = (uint64_t)(atof(argv[2]) * 1440);
@@ -292,8 +294,10 @@ int main(int argc, char **argv)
         struct store *store;
         double merging = 0;
 
-        if (!m || events < 1 || events > 2)
+        uint32_t stacks = argc > 6 ? (uint32_t)atoi(argv[6]) : STACKS;
+        if (!m || events < 1 || events > 2 || stacks < 1 || stacks > STACKS)
                 return 2;
+        m->stacks = stacks;
         check(store_open(&store, &config));
         make_model(m);
         for (uint64_t i = 0; i < minutes; i++) {

@@ -12,6 +12,7 @@
 
 #include "base/io.h"
 #include "profile/inflate.h"
+#include "profile/span_cache.h"
 #include "profile/wire.h"
 
 #define DEFAULT_MAX_BYTES ((size_t)1 << 30)
@@ -473,6 +474,11 @@ struct read_sample {
         uint32_t locations[PROFILE_MAX_FRAMES];
 };
 
+struct sample_reader {
+        struct read_sample sample;
+        struct span_cache stacks, label_sets;
+};
+
 static int add_location(struct reader *r, struct read_sample *s, uint64_t id)
 {
         if (s->n_locations == PROFILE_MAX_FRAMES)
@@ -539,32 +545,114 @@ static int add_label(struct reader *r, struct read_sample *s, const struct wire_
         return e == 0 && more < 0 ? wire_error(r) : e;
 }
 
-static int read_sample(struct reader *r, struct wire w, struct read_sample *s)
+/* Where a sample's stack and labels are. `spread`: not in one piece each, as writers are free to do. */
+struct sample_spans {
+        struct wire locations, labels;
+        bool spread;
+};
+
+static void note_span(struct wire *span, struct wire piece, bool *spread)
 {
+        if (!span->at)
+                *span = piece;
+        else if (span->end == piece.at)
+                span->end = piece.end;
+        else
+                *spread = true;
+}
+
+static int read_fields(struct reader *r, struct wire w, struct read_sample *s, struct sample_spans *ret)
+{
+        const unsigned char *at = w.at;
         struct wire_field f;
         int more, e = 0;
 
+        *ret = (struct sample_spans){0};
         s->n_locations = s->n_values = s->n_labels = 0;
         while (e == 0 && (more = wire_next(&w, &f)) > 0) {
+                if (f.number == SAMPLE_FIELD_VALUE)
+                        e = add_numbers(r, s, &f, add_value);
+                else if (f.number == SAMPLE_FIELD_LOCATION_ID)
+                        note_span(&ret->locations, (struct wire){at, w.at}, &ret->spread);
+                else if (f.number == SAMPLE_FIELD_LABEL)
+                        note_span(&ret->labels, (struct wire){at, w.at}, &ret->spread);
+                at = w.at;
+        }
+        return e == 0 && more < 0 ? wire_error(r) : e;
+}
+
+/* Reads the locations and labels among the fields of a sample, or of a part of one. */
+static int read_stack_and_labels(struct reader *r, struct wire w, struct read_sample *s)
+{
+        struct wire_field f;
+        int e = 0;
+
+        while (e == 0 && wire_next(&w, &f) > 0) {
                 if (f.number == SAMPLE_FIELD_LOCATION_ID)
                         e = add_numbers(r, s, &f, add_location);
-                else if (f.number == SAMPLE_FIELD_VALUE)
-                        e = add_numbers(r, s, &f, add_value);
                 else if (f.number == SAMPLE_FIELD_LABEL)
                         e = add_label(r, s, &f);
         }
+        return e;
+}
+
+static int64_t get_stack(struct reader *r, struct sample_reader *x, struct wire span)
+{
+        uint32_t slot = span_cache_slot(span);
+        int64_t id = span_cache_find(&x->stacks, slot, span);
+
+        if (id >= 0)
+                return id;
+        int e = read_stack_and_labels(r, span, &x->sample);
         if (e < 0)
                 return e;
-        if (more < 0)
-                return wire_error(r);
+        id = profile_stack(r->p, x->sample.locations, x->sample.n_locations);
+        if (id >= 0)
+                span_cache_set(&x->stacks, slot, span, (uint32_t)id);
+        return id;
+}
+
+static int64_t get_label_set(struct reader *r, struct sample_reader *x, struct wire span)
+{
+        uint32_t slot = span_cache_slot(span);
+        int64_t id = span_cache_find(&x->label_sets, slot, span);
+
+        if (id >= 0)
+                return id;
+        int e = read_stack_and_labels(r, span, &x->sample);
+        if (e < 0)
+                return e;
+        id = profile_label_set(r->p, x->sample.labels, x->sample.n_labels);
+        if (id >= 0)
+                span_cache_set(&x->label_sets, slot, span, (uint32_t)id);
+        return id;
+}
+
+static int read_sample(struct reader *r, struct wire w, struct sample_reader *x)
+{
+        struct read_sample *s = &x->sample;
+        struct sample_spans spans;
+
+        int e = read_fields(r, w, s, &spans);
+        if (e < 0)
+                return e;
         if (s->n_values != r->p->n_types)
                 return bad(r, "a sample has fewer values than the profile has types");
-        return profile_sample(r->p, s->locations, s->n_locations, s->labels, s->n_labels, s->values);
+        if (spans.spread) {
+                e = read_stack_and_labels(r, w, s);
+                return e < 0 ? e
+                             : profile_sample(r->p, s->locations, s->n_locations, s->labels, s->n_labels,
+                                              s->values);
+        }
+        int64_t stack = get_stack(r, x, spans.locations);
+        int64_t labels = stack < 0 ? stack : get_label_set(r, x, spans.labels);
+        return labels < 0 ? (int)labels
+                          : profile_sample_at(r->p, (uint32_t)stack, (uint32_t)labels, s->values);
 }
 
 static int read_samples(struct reader *r)
 {
-        _cleanup_free_ struct read_sample *s = malloc(sizeof(*s));
+        _cleanup_free_ struct sample_reader *s = calloc(1, sizeof(*s));
         struct wire w = r->file;
         struct wire_field f;
 

@@ -126,6 +126,35 @@ static void test_reads_what_others_may_write(void **state)
         assert_string_equal(p->string[p->function[p->line[l->first_line].function].name], "f");
 }
 
+/* One sample in three spellings, the values 1, 2 and 4 of which are to be added up: locations packed, not
+ * packed, and with label and value between them; then one that differs in the label's number alone, its
+ * value 8. */
+static const unsigned char spellings[] = {
+                0x32, 0x00,                         /* string_table "" */
+                0x32, 0x01, 't',                    /* 1 */
+                0x0a, 0x04, 0x08, 0x01, 0x10, 0x01, /* sample_type { t t } */
+                0x12, 0x0c, 0x0a, 0x02, 0x01, 0x01, 0x10, 0x01, 0x1a, 0x04, 0x08, 0x01, 0x18,
+                0x07, 0x12, 0x0c, 0x08, 0x01, 0x08, 0x01, 0x10, 0x02, 0x1a, 0x04, 0x08, 0x01,
+                0x18, 0x07, 0x12, 0x0c, 0x08, 0x01, 0x10, 0x04, 0x1a, 0x04, 0x08, 0x01, 0x18,
+                0x07, 0x08, 0x01, 0x12, 0x0c, 0x0a, 0x02, 0x01, 0x01, 0x10, 0x08, 0x1a, 0x04,
+                0x08, 0x01, 0x18, 0x08, 0x22, 0x04, 0x08, 0x01, 0x18, 0x10, /* location { id 1, address 16 }
+                                                                             */
+};
+
+static void test_equal_samples_however_written_are_one(void **state)
+{
+        _cleanup_profile_ struct profile *p = NULL;
+        const char *error = NULL;
+
+        assert_int_equal(pprof_read(spellings, sizeof(spellings), 0, &p, &error), 0);
+        assert_int_equal(p->n_samples, 2);
+        assert_int_equal(p->sample[0].n_locations, 2);
+        assert_int_equal(profile_values(p, 0)[0], 7);
+        assert_int_equal(profile_values(p, 1)[0], 8);
+        assert_int_equal(profile_find_label(p, &p->sample[0], "t")->num, 7);
+        assert_int_equal(profile_find_label(p, &p->sample[1], "t")->num, 8);
+}
+
 static void test_says_what_is_wrong(void **state)
 {
         struct profile *p = NULL;
@@ -181,6 +210,7 @@ int main(void)
                         cmocka_unit_test(test_equal_profiles_are_equal_files),
                         cmocka_unit_test(test_a_file_is_written_whole_or_not),
                         cmocka_unit_test(test_reads_what_others_may_write),
+                        cmocka_unit_test(test_equal_samples_however_written_are_one),
                         cmocka_unit_test(test_says_what_is_wrong),
                         cmocka_unit_test(test_sizes_are_bounded),
         };
