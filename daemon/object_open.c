@@ -14,13 +14,15 @@
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
 
-#define MAX_STUCK    4
-#define THREAD_STACK (128u << 10)
+#define MAX_STUCK      4
+#define END_PATIENCE_S 1
+#define THREAD_STACK   (128u << 10)
 
 struct task {
         struct task *next;
@@ -34,8 +36,9 @@ struct task {
 /* Shared with the threads, which may outlive the opener: freed by the last one. */
 struct shared {
         pthread_mutex_t lock;
-        pthread_cond_t more;
-        uint32_t refs; /* the opener and each thread */
+        pthread_cond_t more; /* jobs, or the end */
+        pthread_cond_t gone; /* the thread that takes jobs has ended */
+        uint32_t refs;       /* the opener and each thread */
         bool stop;
         int event_fd;
         struct task *queue, **queue_end;
@@ -78,6 +81,7 @@ static void shared_unref(struct shared *s)
         list_free(s->done);
         close(s->event_fd);
         pthread_cond_destroy(&s->more);
+        pthread_cond_destroy(&s->gone);
         pthread_mutex_destroy(&s->lock);
         free(s);
 }
@@ -209,6 +213,7 @@ static void *thread_main(void *arg)
                 (void)!write(s->event_fd, &one, sizeof(one));
         }
         s->running = false;
+        pthread_cond_broadcast(&s->gone);
         shared_unref(s);
         return NULL;
 }
@@ -253,6 +258,7 @@ int object_opener_new(struct object_opener **ret, uint32_t timeout_ms)
         }
         pthread_mutex_init(&s->lock, NULL);
         pthread_cond_init(&s->more, NULL);
+        pthread_cond_init(&s->gone, NULL);
         s->refs = 1;
         s->event_fd = fd;
         s->queue_end = &s->queue;
@@ -266,10 +272,17 @@ struct object_opener *object_opener_free(struct object_opener *o)
 {
         if (!o)
                 return NULL;
-        pthread_mutex_lock(&o->s->lock);
-        o->s->stop = true;
-        pthread_cond_broadcast(&o->s->more);
-        shared_unref(o->s);
+        struct shared *s = o->s;
+        struct timespec until;
+
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += END_PATIENCE_S;
+        pthread_mutex_lock(&s->lock);
+        s->stop = true;
+        pthread_cond_broadcast(&s->more);
+        while (s->running && pthread_cond_timedwait(&s->gone, &s->lock, &until) == 0)
+                ; /* else it is stuck: left behind with what it holds */
+        shared_unref(s);
         free(o);
         return NULL;
 }

@@ -247,7 +247,8 @@ uint32_t record_batch_run(struct record_batch *b, uint64_t until, process_record
 {
         uint32_t i = 0;
 
-        qsort(b->entry, b->n, sizeof(*b->entry), compare);
+        if (b->n > 1)
+                qsort(b->entry, b->n, sizeof(*b->entry), compare);
         for (; i < b->n && b->entry[i].time <= until; i++) {
                 struct process_record r;
                 if (process_record_parse(b->bytes.data + b->entry[i].at, b->entry[i].size, &r))

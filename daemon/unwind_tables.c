@@ -307,25 +307,52 @@ static struct unwind_index *coldest(struct unwind_tables *t, const struct unwind
         return best;
 }
 
-/* Room for n blocks by eviction: of what others have not used for longest, then of the object's own chunks
- * that have been there for longest. More than asked is evicted, because the wait that follows is long. */
+/* Of the other objects the one with most rows, if it has twice as many as this one would have with n blocks
+ * more: when all are in use, a small object does not go without for the sake of a large one. */
+static struct unwind_index *largest(struct unwind_tables *t, const struct unwind_index *but, uint32_t n)
+{
+        struct unwind_index *best = NULL;
+        uint32_t most = 2 * (but->rows + n * BLOCK_ROWS);
+
+        for (struct unwind_index *x = t->first; x; x = x->next)
+                if (x != but && x->rows > most) {
+                        best = x;
+                        most = x->rows;
+                }
+        return best;
+}
+
+/* Evicts the chunk of an object that was loaded longest ago, at least min_age ticks. Returns its blocks; 0:
+ * there is none. */
+static uint32_t evict_oldest(struct unwind_tables *t, struct unwind_index *x, uint32_t min_age)
+{
+        uint32_t oldest = UINT32_MAX;
+
+        for (uint32_t i = 0; i < x->n_chunks; i++)
+                if (x->chunk[i].n_blocks && t->tick - x->chunk[i].tick >= min_age &&
+                    (oldest == UINT32_MAX || t->tick - x->chunk[i].tick > t->tick - x->chunk[oldest].tick))
+                        oldest = i;
+        if (oldest == UINT32_MAX)
+                return 0;
+        uint32_t n = x->chunk[oldest].n_blocks;
+        evict_chunk(t, x, oldest);
+        return n;
+}
+
+/* Room for n blocks by eviction: of what others have not used for longest, then of what is largest, then of
+ * the object's own chunks. More than asked is evicted, because the wait that follows is long. */
 static bool make_room(struct unwind_tables *t, struct unwind_index *x, uint32_t n)
 {
-        uint32_t freed = 0, enough = MAX_OF(n * 2, unwind_shards_max(t->shards) * SHARD_BLOCKS / 8);
+        uint32_t freed = 0, more, enough = MAX_OF(n * 2, unwind_shards_max(t->shards) * SHARD_BLOCKS / 8);
         uint32_t before = unwind_space_waiting(t->blocks);
-        struct unwind_index *cold;
+        struct unwind_index *victim;
 
-        while (freed < enough && (cold = coldest(t, x))) {
-                for (uint32_t i = 0; i < cold->n_chunks && freed < enough; i++) {
-                        freed += cold->chunk[i].n_blocks;
-                        evict_chunk(t, cold, i);
-                }
-        }
-        for (uint32_t i = 0; i < x->n_chunks && freed < n; i++)
-                if (!x->chunk[i].wanted && x->chunk[i].tick != t->tick) {
-                        freed += x->chunk[i].n_blocks;
-                        evict_chunk(t, x, i);
-                }
+        while (freed < enough && (victim = coldest(t, x)))
+                freed += evict_oldest(t, victim, 0);
+        while (freed < n * 2 && (victim = largest(t, x, n)))
+                freed += evict_oldest(t, victim, 0);
+        while (freed < n && (more = evict_oldest(t, x, 1)))
+                freed += more;
         if (!freed && !before)
                 return false;
         if (unwind_shards_grace(t->shards) == 0)
