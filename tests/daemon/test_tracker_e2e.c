@@ -91,15 +91,15 @@ static void show(const char *what, const struct rig_count *c)
                (unsigned long long)c->complete, (unsigned long long)c->hit, (unsigned long long)c->deferred);
 }
 
-/* The CPU time that was burnt is known; what arrives varies as the root of the count: five sigma and a
- * fifth. */
+/* The CPU time that was burnt is known; what arrives varies as the root of the count. A hypervisor that
+ * takes the CPU away lets time pass without ticks: half of them may be missing. */
 static void assert_hits(const char *what, const struct rig_count *c, double cpu_seconds)
 {
-        double expected = cpu_seconds * HZ, slack = expected / 5 + 5 * sqrt(expected);
+        double expected = cpu_seconds * HZ, slack = 5 * sqrt(expected);
 
         show(what, c);
-        assert_true((double)c->hit > expected - slack);
-        assert_true((double)c->hit < expected + slack);
+        assert_true((double)c->hit > expected / 2 - slack);
+        assert_true((double)c->hit < expected * 1.2 + slack);
 }
 
 static void assert_complete(const struct rig_count *c, double percent)
