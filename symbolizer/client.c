@@ -1,7 +1,9 @@
+/* Requests wait in one queue until a lane takes them (client_lane.c), and are called back out of
+ * symclient_dispatch() alone: a caller is never called from within his own request. What the workers answer has
+ * been checked (answers.c, names.c) before it is pointed into here. */
 #include "symbolizer/client.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -426,7 +428,7 @@ int symclient_dispatch(struct symclient *c)
                         lanes_ready(c, event[i].data.u32);
                         break;
                 case EVENT_FINDER:
-                        lanes_found_file(c);
+                        files_found(c);
                         break;
                 case EVENT_TIMER:
                         drain(c->timer_fd);
@@ -463,39 +465,6 @@ int symclient_wait(struct symclient *c, int timeout_ms)
                     errno != EINTR)
                         return -errno;
         }
-}
-
-/* The worker is a program of its own, so that it holds nothing of the daemon's memory. It lies beside the
- * program that runs, where it is installed, or where a build leaves it. It is opened once: an upgrade that
- * replaces it later does not mix two versions. */
-static int open_worker(void)
-{
-        static const char *const beside[] = {"profd-worker", "../symbolizer/profd-worker",
-                                             "../../symbolizer/profd-worker"};
-        char self[PATH_MAX], path[PATH_MAX + 64];
-        ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-        int fd = -1;
-
-        self[MAX_OF(n, (ssize_t)0)] = 0;
-        if (strrchr(self, '/'))
-                *strrchr(self, '/') = 0;
-        for (size_t i = 0; i < ARRAY_SIZE(beside) && fd < 0 && n > 0; i++) {
-                snprintf(path, sizeof(path), "%s/%s", self, beside[i]);
-                fd = open(path, O_PATH | O_CLOEXEC);
-        }
-        if (fd < 0)
-                fd = open(PROFD_LIBEXECDIR "/profd-worker", O_PATH | O_CLOEXEC);
-        if (fd < 0) {
-                log_error("profd-worker is neither beside %s nor in %s: install it, names need it", self,
-                          PROFD_LIBEXECDIR);
-                return -ENOENT;
-        }
-
-        /* Not where the worker's socket will be. */
-        int high = fcntl(fd, F_DUPFD_CLOEXEC, WIRE_FD + 1), r = -errno;
-
-        close(fd);
-        return high < 0 ? r : high;
 }
 
 static int copy_dirs(struct symclient *c, const char *const *dirs)
@@ -564,7 +533,7 @@ int symclient_new(struct symclient **ret, const struct symclient_options *option
                 r = open_events(c);
         if (r < 0)
                 return r;
-        c->exe_fd = open_worker();
+        c->exe_fd = lane_open_worker();
         if (c->exe_fd < 0)
                 return c->exe_fd;
         r = client_cache_new(c, options);

@@ -1,5 +1,6 @@
 /* What the parts of the client share: requests and objects (client.c), the conversation with the workers
- * (client_lane.c), answers and their checks (answers.c), the use of the cache (client_cache.c). */
+ * (client_lane.c), their answers' checks (answers.c), the files
+ * that they ask for (client_files.c), the use of the cache (client_cache.c). */
 #ifndef SYMBOLIZER_CLIENT_INTERNAL_H
 #define SYMBOLIZER_CLIENT_INTERNAL_H
 
@@ -130,6 +131,17 @@ void client_cache_add(struct symclient *c, struct symobj *o, uint64_t address, c
                       uint32_t result, enum name_quality quality);
 void client_cache_add_table(struct symclient *c, const struct request *r);
 
+/* -- client_files.c -- */
+
+/* The worker of a lane has asked: lane.body is its question. -EBADMSG. */
+int files_want(struct symclient *c, uint32_t lane);
+/* Tells it: a descriptor, which is closed here, or an error. */
+void files_answer(struct symclient *c, uint32_t lane, int fd);
+/* Starts the next search, if there is one to make and none runs. */
+void files_seek(struct symclient *c);
+void files_found(struct symclient *c);
+void files_abandon(struct symclient *c);
+
 /* -- client_lane.c -- */
 
 void lanes_init(struct symclient *c);
@@ -138,7 +150,8 @@ void lanes_free(struct symclient *c);
 void lanes_pump(struct symclient *c);
 /* Something has come from a lane, or it can be written to. */
 void lanes_ready(struct symclient *c, uint32_t lane);
-void lanes_found_file(struct symclient *c);
+/* The worker has ended, or said what none of ours would: whatever it was at is to blame. */
+void lanes_died(struct symclient *c, uint32_t lane);
 /* Whether an answer with a table may be handed over. */
 bool table_is_sound(const struct buf *b);
 bool functions_are_sound(const struct buf *b);

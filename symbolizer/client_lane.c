@@ -11,9 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
@@ -134,20 +132,13 @@ static int send_request(struct symclient *c, uint32_t i, struct request *r)
 
 /* -- the end of a worker -- */
 
-static void abandon_search(struct symclient *c)
-{
-        if (finder_abandon(c->finder) == -EAGAIN)
-                log_warning("symbolizer: file systems of processes do not answer; their debug files are not "
-                            "looked for any more");
-}
-
 static void stop_lane(struct symclient *c, uint32_t i, int *ret_status)
 {
         struct lane_work *w = &c->work[i];
         int status = lane_stop(&c->lane[i]);
 
         if (w->asked)
-                abandon_search(c);
+                files_abandon(c);
         w->step = 0;
         w->finding = w->asked = false;
         w->n_to_close = 0;
@@ -187,7 +178,7 @@ static void blame(struct symclient *c, struct request *r, int error, bool conten
         request_finish(c, r, error);
 }
 
-static void lane_died(struct symclient *c, uint32_t i)
+void lanes_died(struct symclient *c, uint32_t i)
 {
         struct request *r = c->work[i].request;
         char did[64];
@@ -297,6 +288,7 @@ static int on_names(struct symclient *c, uint32_t i, struct request *r)
         struct wire_named head;
         int e;
 
+        r->obj->spent_ns += lane_cpu_ns(l) - c->work[i].start_cpu_ns;
         if (l->in.error < 0) {
                 blame(c, r, l->in.error, true,
                       l->in.error == -ENOMEM ? "needs too much memory" : "cannot be read");
@@ -325,106 +317,6 @@ static int on_names(struct symclient *c, uint32_t i, struct request *r)
         return 0;
 }
 
-/* -- files that the worker asks for -- */
-
-static void seek_next(struct symclient *c);
-
-static void answer_want(struct symclient *c, uint32_t i, int fd)
-{
-        struct wire_header h = {.type = WIRE_WANT, .error = fd < 0 ? fd : 0};
-        struct lane_work *w = &c->work[i];
-
-        w->finding = w->asked = false;
-        w->start_ns = now_monotonic_ns(); /* what was waited for is not the file's fault */
-        if (lane_send(&c->lane[i], &h, NULL, fd) < 0 || lane_is_sending(&c->lane[i]))
-                lane_died(c, i); /* a few bytes to one that waits for them always go at once */
-        if (fd >= 0)
-                close(fd);
-}
-
-static int on_want(struct symclient *c, uint32_t i)
-{
-        struct lane *l = &c->lane[i];
-        struct lane_work *w = &c->work[i];
-        struct wire_want want;
-
-        if (!w->step || w->finding || l->body.len != sizeof(want))
-                return -EBADMSG;
-        memcpy(&want, l->body.data, sizeof(want));
-        if (want.build_id_len > SYM_BUILD_ID_MAX || !memchr(want.name, 0, sizeof(want.name)) ||
-            !memchr(want.directory, 0, sizeof(want.directory)))
-                return -EBADMSG;
-        w->want = want;
-        w->finding = true;
-        w->find_ns = now_monotonic_ns();
-        seek_next(c);
-        return 0;
-}
-
-/* The finder does one search at a time. */
-static void seek_next(struct symclient *c)
-{
-        for (uint32_t i = 0; i < N_LANES && !finder_is_busy(c->finder); i++) {
-                struct lane_work *w = &c->work[i];
-
-                if (!w->finding || w->asked)
-                        continue;
-                if (w->request &&
-                    finder_start(c->finder, &w->want, w->request->obj->path, w->request->obj->root) == 0)
-                        w->asked = true;
-                else
-                        answer_want(c, i, -ENOENT);
-        }
-        for (struct request *r = c->queue.first; r && !finder_is_busy(c->finder); r = r->next) {
-                struct symobj *o = r->obj;
-                int e;
-
-                if (!o->is_jit || o->fd >= 0 || o->error < 0)
-                        continue;
-                e = finder_start_jit(c->finder, o->pid, o->ns_pid);
-                if (e < 0) {
-                        o->error = e;
-                        continue;
-                }
-                c->jit_sought = o;
-                c->jit_since_ns = now_monotonic_ns();
-        }
-}
-
-static void jit_found(struct symclient *c, const struct found *found)
-{
-        struct symobj *o = TAKE_PTR(c->jit_sought);
-
-        if (found->fd < 0) {
-                o->error = found->fd;
-                return;
-        }
-        o->fd = found->fd;
-        o->jit_kind = found->jit_kind;
-        o->ns_pid = found->ns_pid;
-        if (fstat(o->fd, &o->st) < 0)
-                o->error = -errno;
-        else if (bad_files_distrusts(&c->bad, o->st.st_uid))
-                o->error = -EPERM;
-}
-
-void lanes_found_file(struct symclient *c)
-{
-        struct found found;
-
-        if (!finder_result(c->finder, &found))
-                return;
-        if (c->jit_sought) {
-                jit_found(c, &found);
-                found.fd = -1;
-        }
-        for (uint32_t i = 0; i < N_LANES; i++)
-                if (c->work[i].asked)
-                        answer_want(c, i, TAKE_FD(found.fd));
-        if (found.fd >= 0) /* nobody wants it any more */
-                close(found.fd);
-}
-
 /* -- messages -- */
 
 static int on_hello(struct symclient *c, uint32_t i)
@@ -446,50 +338,46 @@ static int on_hello(struct symclient *c, uint32_t i)
         return 0;
 }
 
+/* Whether the message is the answer that is waited for. */
+static bool is_expected(const struct lane *l, const struct lane_work *w)
+{
+        struct wire_info info;
+
+        if (w->step == 0 || w->finding || l->in.type != w->step || l->in.object != w->object ||
+            l->in.error > 0)
+                return false;
+        if (w->step != WIRE_OPEN || l->in.error < 0)
+                return true;
+        if (l->body.len != sizeof(info))
+                return false;
+        memcpy(&info, l->body.data, sizeof(info));
+        return info_is_sound(&info);
+}
+
 static int on_answer(struct symclient *c, uint32_t i)
 {
         struct lane *l = &c->lane[i];
         struct lane_work *w = &c->work[i];
         struct request *r = w->request;
         uint32_t step = w->step;
+        int e = 0;
 
-        if (step == 0 || l->in.type != step || l->in.object != w->object || l->in.error > 0)
+        if (!is_expected(l, w))
                 return -EBADMSG;
-        if (step == WIRE_OPEN && l->in.error == 0) {
-                struct wire_info info;
-
-                if (l->body.len != sizeof(info))
-                        return -EBADMSG;
-                memcpy(&info, l->body.data, sizeof(info));
-                if (!info_is_sound(&info))
-                        return -EBADMSG;
-        }
         w->step = 0;
-        w->request = NULL;
         w->idle_ns = now_monotonic_ns();
         if (!r)
                 return 0; /* cancelled, or an object closed */
         r->active = false;
-        if (step == WIRE_NAMES)
-                r->obj->spent_ns += lane_cpu_ns(l) - w->start_cpu_ns;
-        switch (step) {
-        case WIRE_OPEN:
-        case WIRE_OPEN_JIT:
+        if (step == WIRE_OPEN || step == WIRE_OPEN_JIT)
                 on_opened(c, i, r);
-                return 0;
-        case WIRE_TABLE:
-        case WIRE_FUNCTIONS:
-                w->request = r; /* to blame if the answer is none */
-                step = (uint32_t)on_whole(c, i, r);
-                break;
-        default:
-                w->request = r;
-                step = (uint32_t)on_names(c, i, r);
-                break;
-        }
-        if ((int)step == 0)
-                w->request = NULL;
-        return (int)step;
+        else if (step == WIRE_NAMES)
+                e = on_names(c, i, r);
+        else
+                e = on_whole(c, i, r);
+        if (e == 0)
+                w->request = NULL; /* else it is to blame for an answer that is none */
+        return e;
 }
 
 static int on_message(struct symclient *c, uint32_t i)
@@ -498,7 +386,7 @@ static int on_message(struct symclient *c, uint32_t i)
         case WIRE_HELLO:
                 return on_hello(c, i);
         case WIRE_WANT:
-                return on_want(c, i);
+                return files_want(c, i);
         default:
                 return on_answer(c, i);
         }
@@ -519,7 +407,7 @@ void lanes_ready(struct symclient *c, uint32_t i)
         while (r >= 0 && l->pid != 0 && (r = lane_receive(l)) > 0)
                 r = on_message(c, i);
         if (r < 0)
-                lane_died(c, i);
+                lanes_died(c, i);
 }
 
 /* -- scheduling -- */
@@ -586,7 +474,7 @@ static void close_one(struct symclient *c, uint32_t i)
 
         if (c->lane[i].pid > 0 && w->n_to_close > 0 &&
             send_step(c, i, WIRE_CLOSE, w->to_close[--w->n_to_close], NULL, 0, -1) < 0)
-                lane_died(c, i);
+                lanes_died(c, i);
 }
 
 static void pump_lane(struct symclient *c, uint32_t i)
@@ -606,7 +494,7 @@ static void pump_lane(struct symclient *c, uint32_t i)
                 w->request = r;
                 r->active = true;
                 if (send_request(c, i, r) < 0)
-                        lane_died(c, i);
+                        lanes_died(c, i);
         }
         if (!w->step)
                 close_one(c, i);
@@ -614,7 +502,7 @@ static void pump_lane(struct symclient *c, uint32_t i)
 
 void lanes_pump(struct symclient *c)
 {
-        seek_next(c);
+        files_seek(c);
         for (uint32_t i = 0; i < N_LANES; i++)
                 pump_lane(c, i);
 }
@@ -692,8 +580,8 @@ static void check_step(struct symclient *c, uint32_t i, uint64_t now)
                 if (now - w->find_ns < FIND_MAX_NS)
                         return;
                 if (w->asked)
-                        abandon_search(c);
-                answer_want(c, i, -ETIME);
+                        files_abandon(c);
+                files_answer(c, i, -ETIME);
         } else if (cpu > STEP_MAX_CPU_NS || wall > STEP_MAX_NS) {
                 kill_late(c, i, cpu > STEP_MAX_CPU_NS, "takes too long");
         } else if (wall > STEP_BLOCKED_NS && cpu < wall / 50 && !lane_is_runnable(&c->lane[i])) {
@@ -716,7 +604,7 @@ void lanes_tick(struct symclient *c)
         if (c->jit_sought && now - c->jit_since_ns > FIND_MAX_NS) {
                 c->jit_sought->error = -ETIME;
                 c->jit_sought = NULL;
-                abandon_search(c);
+                files_abandon(c);
         }
         if (c->lane[LANE_SLOW].pid > 0 && !c->work[LANE_SLOW].step && !next_request(c, LANE_SLOW) &&
             now - c->work[LANE_SLOW].idle_ns > SLOW_IDLE_NS)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -15,8 +16,42 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "base/log.h"
 
 #define END_MS 200 /* a killed process is gone in a millisecond, if it can go */
+
+/* The worker is a program of its own, so that it holds nothing of the daemon's memory. It lies beside the
+ * program that runs, where it is installed, or where a build leaves it. It is opened once: an upgrade that
+ * replaces it later does not mix two versions. */
+int lane_open_worker(void)
+{
+        static const char *const beside[] = {"profd-worker", "../symbolizer/profd-worker",
+                                             "../../symbolizer/profd-worker"};
+        char self[PATH_MAX], path[PATH_MAX + 64];
+        ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+        int fd = -1;
+
+        self[MAX_OF(n, (ssize_t)0)] = 0;
+        if (strrchr(self, '/'))
+                *strrchr(self, '/') = 0;
+        for (size_t i = 0; i < ARRAY_SIZE(beside) && fd < 0 && n > 0; i++) {
+                snprintf(path, sizeof(path), "%s/%s", self, beside[i]);
+                fd = open(path, O_PATH | O_CLOEXEC);
+        }
+        if (fd < 0)
+                fd = open(PROFD_LIBEXECDIR "/profd-worker", O_PATH | O_CLOEXEC);
+        if (fd < 0) {
+                log_error("profd-worker is neither beside %s nor in %s: install it, names need it", self,
+                          PROFD_LIBEXECDIR);
+                return -ENOENT;
+        }
+
+        /* Not where the worker's socket will be. */
+        int high = fcntl(fd, F_DUPFD_CLOEXEC, WIRE_FD + 1), r = -errno;
+
+        close(fd);
+        return high < 0 ? r : high;
+}
 
 void lane_init(struct lane *l)
 {

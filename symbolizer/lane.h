@@ -26,6 +26,9 @@ struct lane {
         uint32_t n_stuck;
 };
 
+/* The worker's program, opened. -ENOENT, said in the log. */
+int lane_open_worker(void);
+
 void lane_init(struct lane *l);
 
 /* Starts `exe_fd`, an executable. -EBUSY: too many of those before do not end. */
