@@ -2,7 +2,8 @@
  *
  *   profile_bench window   one 60 s window: bytes a sample, encode, decode
  *   profile_bench day      24 files of one hour: read, merge, and sum up by function
- *   profile_bench make DIR N   writes N windows into DIR */
+ *   profile_bench make DIR [SAMPLES] N   writes N windows into DIR
+ *   profile_bench read FILE... reads and merges files, and sums up by function */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <time.h>
 
 #include "base/buf.h"
+#include "base/io.h"
 #include "profile/pprof.h"
 #include "profile/table.h"
 #include "tests/profile/synthetic.h"
@@ -75,7 +77,7 @@ static int bench_day(uint32_t samples)
         _cleanup_profile_ struct profile *day = NULL;
         _cleanup_table_ struct table *t = NULL;
         struct buf file[24] = {0};
-        double read = 0, merge = 0, start;
+        double read = 0, start;
         uint64_t rows = 0, bytes = 0;
 
         int r = new_host(&s);
@@ -93,14 +95,9 @@ static int bench_day(uint32_t samples)
         if (r == 0)
                 r = profile_new(&day);
         for (int h = 0; r == 0 && h < 24; h++) {
-                _cleanup_profile_ struct profile *p = NULL;
                 start = cpu_seconds();
-                r = pprof_read(file[h].data, file[h].len, 0, &p, NULL);
+                r = pprof_merge(file[h].data, file[h].len, 0, day, NULL);
                 read += cpu_seconds() - start;
-                start = cpu_seconds();
-                if (r == 0)
-                        r = profile_merge(day, p);
-                merge += cpu_seconds() - start;
         }
         start = cpu_seconds();
         if (r == 0)
@@ -112,8 +109,8 @@ static int bench_day(uint32_t samples)
         printf("day of 24 files: %" PRIu64 " rows, %" PRIu64
                " bytes; merged %u rows, %u stacks, %u locations\n",
                rows, bytes, day->n_samples, day->n_stacks, day->n_locations);
-        printf("  read %.3f s, merge %.3f s, table of %u functions %.3f s: %.3f s\n", read, merge, t->n,
-               table, read + merge + table);
+        printf("  read and merge %.3f s, table of %u functions %.3f s: %.3f s\n", read, t->n, table,
+               read + table);
         for (int h = 0; h < 24; h++)
                 buf_free(&file[h]);
         return 0;
@@ -136,6 +133,36 @@ static int make_files(const char *directory, uint32_t n, uint32_t samples)
         return r < 0 ? fail("make", r) : 0;
 }
 
+static int bench_files(char **path, int n)
+{
+        _cleanup_profile_ struct profile *p = NULL;
+        _cleanup_table_ struct table *t = NULL;
+        const char *error = NULL;
+        uint64_t size = 0;
+        double start = cpu_seconds();
+
+        int r = profile_new(&p);
+        for (int i = 0; r == 0 && i < n; i++) {
+                _cleanup_buf_ struct buf file = {0};
+                r = read_file(path[i], SIZE_MAX / 4, &file);
+                if (r == 0)
+                        r = pprof_merge(buf_text(&file), file.len, 0, p, &error);
+                size += file.len;
+        }
+        double read = cpu_seconds() - start;
+        if (r == 0)
+                r = table_new(&t, p,
+                              &(struct table_options){.keys = TABLE_SYMBOL | TABLE_OBJECT,
+                                                      .type = profile_default_type(p)});
+        if (r < 0)
+                return fail(error ? error : "read", r);
+        printf("%d files, %" PRIu64 " bytes; merged %u rows, %u stacks, %u locations\n", n, size,
+               p->n_samples, p->n_stacks, p->n_locations);
+        printf("  read and merge %.3f s, table of %u functions %.3f s\n", read, t->n,
+               cpu_seconds() - start - read);
+        return 0;
+}
+
 int main(int argc, char **argv)
 {
         uint32_t n = argc > 2 ? (uint32_t)strtoul(argv[argc - 1], NULL, 10) : 0;
@@ -145,7 +172,9 @@ int main(int argc, char **argv)
         if (argc >= 2 && !strcmp(argv[1], "day"))
                 return bench_day(n ? n : 100000);
         if (argc >= 4 && !strcmp(argv[1], "make"))
-                return make_files(argv[2], n, 20000);
-        fprintf(stderr, "usage: profile_bench window|day [SAMPLES] | make DIR N\n");
+                return make_files(argv[2], n, argc > 4 ? (uint32_t)strtoul(argv[3], NULL, 10) : 20000);
+        if (argc >= 3 && !strcmp(argv[1], "read"))
+                return bench_files(argv + 2, argc - 2);
+        fprintf(stderr, "usage: profile_bench window|day [SAMPLES] | make DIR [SAMPLES] N | read FILE...\n");
         return 2;
 }

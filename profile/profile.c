@@ -24,6 +24,9 @@ struct profile_index {
         struct idtable string, mapping, function, location, stack, label_set, sample;
         uint32_t cap_string, cap_mapping, cap_function, cap_line, cap_location, cap_label,
                         cap_sample_location;
+        uint64_t *stack_hash; /* of p->stack: looking them over again is what growing the table would cost
+                                 most */
+        uint32_t cap_stack_hash;
         uint32_t cap_stack, cap_label_set, cap_sample, cap_value, cap_comment;
         struct chunk *chunk; /* of string bytes, newest first */
         size_t chunk_used, chunk_size;
@@ -69,6 +72,7 @@ struct profile *profile_free(struct profile *p)
                         next = c->next;
                         free(c);
                 }
+                free(x->stack_hash);
                 free(x);
         }
         free(p->string);
@@ -409,10 +413,7 @@ static bool stack_equal(const void *ctx, uint32_t id, const void *key)
 
 static uint64_t stack_hash(const void *ctx, uint32_t id)
 {
-        const struct profile *p = ctx;
-        struct profile_span s = p->stack[id];
-
-        return hash_bytes(p->sample_location + s.first, s.n * sizeof(uint32_t));
+        return ((const struct profile *)ctx)->index->stack_hash[id];
 }
 
 int64_t profile_stack(struct profile *p, const uint32_t *locations, uint32_t n)
@@ -430,12 +431,16 @@ int64_t profile_stack(struct profile *p, const uint32_t *locations, uint32_t n)
         int r = ARRAY_ROOM(p->stack, x->cap_stack, (uint64_t)p->n_stacks + 1);
         if (r < 0)
                 return r;
+        r = ARRAY_ROOM(x->stack_hash, x->cap_stack_hash, (uint64_t)p->n_stacks + 1);
+        if (r < 0)
+                return r;
         r = ARRAY_ROOM(p->sample_location, x->cap_sample_location, (uint64_t)p->n_sample_locations + n);
         if (r < 0)
                 return r;
         r = idtable_add(&x->stack, hash, p->n_stacks, stack_hash, p);
         if (r < 0)
                 return r;
+        x->stack_hash[p->n_stacks] = hash;
         p->stack[p->n_stacks] = (struct profile_span){.first = p->n_sample_locations, .n = n};
         if (n)
                 memcpy(p->sample_location + p->n_sample_locations, locations, n * sizeof(*locations));

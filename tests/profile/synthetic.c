@@ -1,6 +1,7 @@
 #include "tests/profile/synthetic.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,7 @@ static double draw(struct synthetic *s)
 static uint32_t draw_uneven(struct synthetic *s, uint32_t n)
 {
         double x = draw(s);
-        return (uint32_t)((double)n * x * x * x);
+        return (uint32_t)((double)n * pow(x, 8));
 }
 
 static void name_function(struct synthetic *s, struct function *f, bool kernel)

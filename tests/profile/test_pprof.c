@@ -12,6 +12,7 @@
 #include "base/io.h"
 #include "profile/pprof.h"
 #include "tests/profile/sample_profile.h"
+#include "tests/profile/synthetic.h"
 
 static struct profile *make_profile(bool backwards)
 {
@@ -203,6 +204,83 @@ static void test_sizes_are_bounded(void **state)
         assert_int_equal(pprof_read("", 0, 0, &back, &error), -EBADMSG);
 }
 
+/* What repeats is not read again; nor may it be mixed up. Samples of location 1, each value another, with
+ * their locations and labels laid out in every way that the format allows. */
+static const unsigned char repeats[] = {
+                0x32, 0x00, 0x32, 0x01, 't',  0x32, 0x01, 'k',  0x32, 0x01, 'v', /* strings "", t, k, v */
+                0x0a, 0x04, 0x08, 0x01, 0x10, 0x01,                              /* sample_type */
+                0x22, 0x04, 0x08, 0x01, 0x18, 0x10,                              /* location 1, address 16 */
+                0x22, 0x04, 0x08, 0x02, 0x18, 0x20,                              /* location 2, address 32 */
+                0x12, 0x06, 0x0a, 0x01, 0x01, 0x12, 0x01, 0x01,                  /* [1] = 1 */
+                0x12, 0x06, 0x0a, 0x01, 0x01, 0x12, 0x01, 0x02, /* [1] = 2: the same bytes */
+                0x12, 0x09, 0x0a, 0x01, 0x01, 0x0a, 0x01, 0x02, 0x12, 0x01, 0x04, /* [1] [2] = 4: in two
+                                                                                     fields */
+                0x12, 0x06, 0x0a, 0x01, 0x01, 0x12, 0x01, 0x08,                   /* [1] = 8 */
+                0x12, 0x08, 0x0a, 0x01, 0x01, 0x08, 0x02, 0x12, 0x01, 0x10, /* [1] 2 = 16: packed and not */
+                0x12, 0x0c, 0x1a, 0x04, 0x08, 0x02, 0x10, 0x03, 0x0a, 0x01, 0x01, 0x12,
+                0x01, 0x20, /* label k=v before = 32 */
+                0x12, 0x0c, 0x0a, 0x01, 0x01, 0x12, 0x01, 0x40, 0x1a, 0x04, 0x08, 0x02,
+                0x10, 0x03, /* and behind = 64 */
+                0x12, 0x0c, 0x1a, 0x04, 0x08, 0x02, 0x10, 0x03, 0x0a, 0x01, 0x02, 0x12,
+                0x01, 0x01, /* k=v before [2] = 1 */
+};
+
+static void test_repeated_bytes_are_not_mixed_up(void **state)
+{
+        static const struct {
+                uint32_t n_locations, n_labels;
+                uint64_t leaf;
+                int64_t value;
+        } want[] = {{1, 0, 16, 11}, {2, 0, 16, 20}, {1, 1, 16, 96}, {1, 1, 32, 1}};
+        _cleanup_profile_ struct profile *p = NULL;
+        const char *error = "";
+        unsigned char bytes[sizeof(repeats)];
+
+        memcpy(bytes, repeats, sizeof(bytes));
+        assert_int_equal(pprof_read(bytes, sizeof(bytes), 0, &p, &error), 0);
+        assert_int_equal(p->n_samples, ARRAY_SIZE(want));
+        for (uint32_t i = 0; i < ARRAY_SIZE(want); i++) {
+                assert_int_equal(p->sample[i].n_locations, want[i].n_locations);
+                assert_int_equal(p->sample[i].n_labels, want[i].n_labels);
+                assert_int_equal(p->location[p->sample_location[p->sample[i].first_location]].address,
+                                 want[i].leaf);
+                assert_int_equal(profile_values(p, i)[0], want[i].value);
+        }
+}
+
+static void test_merging_files_is_merging_profiles(void **state)
+{
+        _cleanup_synthetic_ struct synthetic *s = NULL;
+        _cleanup_profile_ struct profile *sum = NULL, *merged = NULL;
+        _cleanup_buf_ struct buf a = {0}, b = {0};
+        const char *error;
+
+        assert_int_equal(synthetic_new(&s, &(struct synthetic_options){.seed = 9,
+                                                                       .n_programs = 3,
+                                                                       .n_processes = 6,
+                                                                       .n_functions = 200}),
+                         0);
+        assert_int_equal(profile_new(&sum), 0);
+        assert_int_equal(profile_new(&merged), 0);
+        for (uint64_t i = 0; i < 3; i++) {
+                _cleanup_profile_ struct profile *p = NULL;
+                _cleanup_buf_ struct buf file = {0};
+                assert_int_equal(synthetic_profile(s, i, 2000, (int64_t)i * 60, 60, &p), 0);
+                if (i == 1)
+                        assert_int_equal(profile_type(p, "cache-misses", "count"), 2);
+                assert_int_equal(pprof_write(p, true, &file), 0);
+                assert_int_equal(profile_merge(sum, p), 0);
+                assert_int_equal(pprof_merge(file.data, file.len, 0, merged, &error), 0);
+        }
+        assert_int_equal(test_total(merged, "samples"), 6000);
+        assert_int_equal(profile_ledger_count(merged, "samples.taken", 0), 6000);
+        assert_int_equal(profile_observed_ns(merged), 180);
+        assert_int_equal(pprof_write(sum, false, &a), 0);
+        assert_int_equal(pprof_write(merged, false, &b), 0);
+        assert_int_equal(a.len, b.len);
+        assert_memory_equal(a.data, b.data, a.len);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -212,6 +290,8 @@ int main(void)
                         cmocka_unit_test(test_reads_what_others_may_write),
                         cmocka_unit_test(test_equal_samples_however_written_are_one),
                         cmocka_unit_test(test_says_what_is_wrong),
+                        cmocka_unit_test(test_repeated_bytes_are_not_mixed_up),
+                        cmocka_unit_test(test_merging_files_is_merging_profiles),
                         cmocka_unit_test(test_sizes_are_bounded),
         };
 
