@@ -181,6 +181,10 @@ enum abi_stat {
         ABI_STAT_LOST_NESTED = 8, /* an event on top of another one of ours on this CPU */
         ABI_STAT_USER_FRAMES = 9,
         ABI_STAT_KERNEL_FRAMES = 10,
+        ABI_STAT_MISSED = 11, /* not in TAKEN: ticks of the clock that never came to the program, reckoned by
+                               * the daemon from the time that passed: the kernel leaves out a tick that hits
+                               * another BPF program or a long time with interrupts off, a virtual machine
+                               * those while it does not run */
         ABI_STAT_MAX = 16
 };
 

@@ -189,6 +189,10 @@ int sampler_stats(struct sampler *s, uint64_t stats[ABI_STAT_MAX])
                 for (uint32_t i = 0; i < ABI_MAX_EVENTS; i++)
                         stats[ABI_STAT_TAKEN] += __atomic_load_n(&s->cpus[cpu].taken[i], __ATOMIC_RELAXED);
         }
+        stats[ABI_STAT_MISSED] = s->missed;
+        for (uint32_t i = 0; i < s->n_events; i++)
+                for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
+                        stats[ABI_STAT_MISSED] += s->event[i].watch[cpu].missed;
         stats[ABI_STAT_LOST_STACKS_FULL] += s->lost[ABI_STAT_LOST_STACKS_FULL];
         stats[ABI_STAT_DELIVERED] -= s->lost[ABI_STAT_DELIVERED];
         stats[ABI_STAT_DEFERRED] -= s->lost[ABI_STAT_DEFERRED];

@@ -116,7 +116,6 @@ static int open_on(struct sampler *s, uint32_t event, uint32_t cpu)
         if (fd < 0)
                 return fd;
         e->rate[cpu].last_ns = 0; /* a new counter */
-        e->watch[cpu] = (struct event_watch){.last_ns = 0};
         s->cpus[cpu].scale[event] = 0;
         s->cpus[cpu].weight[event] = weight(e, cpu);
         if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, program_fd(s, event)) < 0 ||
@@ -209,6 +208,7 @@ void sampler_event_close(struct sampler *s, uint32_t event, uint32_t cpu)
                 close(e->fd[cpu]);
                 e->fd[cpu] = -1;
                 e->info.cpus--;
+                watch_end(s, event, cpu);
         }
 }
 
@@ -231,6 +231,7 @@ int sampler_event_open(struct sampler *s, uint32_t event)
                 if (fd >= 0) {
                         e->fd[cpu] = fd;
                         e->info.cpus++;
+                        watch_begin(s, event, cpu);
                 } else if (!first && fd != -ENODEV) { /* the CPU went just now */
                         first = fd;
                 }
@@ -341,6 +342,8 @@ static int set_rate(struct sampler *s, uint32_t event, uint32_t cpu)
         if (ioctl(e->fd[cpu], PERF_EVENT_IOC_PERIOD, &value) < 0)
                 return -errno;
         s->cpus[cpu].weight[event] = weight(e, cpu);
+        watch_end(s, event, cpu);
+        watch_begin(s, event, cpu);
         return 0;
 }
 

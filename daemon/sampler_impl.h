@@ -41,6 +41,7 @@ struct cycle_rate {
 /* What an open event had done when it was last looked at. */
 struct event_watch {
         uint64_t ticks, ticked_ns, last_ns, enabled_ns, running_ns;
+        uint64_t since_ns, since_ticks, missed; /* of the clock, since its rate was set */
 };
 
 /* An event as it is opened, on all CPUs. */
@@ -77,6 +78,7 @@ struct sampler {
         int grace_inner_fd;
         struct stack_store store[2];
         size_t store_limit;          /* frames in both stores */
+        uint64_t missed;             /* ticks, besides those in event_watch */
         uint64_t lost[ABI_STAT_MAX]; /* found lost after the kernel half had counted it delivered */
         bool stacks_lost;            /* the store was full */
         sampler_raw_fn raw;          /* during a poll */
@@ -113,6 +115,10 @@ void sampler_cycles_calibrate(struct sampler *s, uint32_t event, uint32_t cpu, u
                               uint64_t idle_ns, uint64_t now);
 
 /* sampler_watch.c */
+void watch_begin(struct sampler *s, uint32_t event,
+                 uint32_t cpu); /* when opened, and when the rate was set */
+void watch_end(struct sampler *s, uint32_t event, uint32_t cpu);
+uint64_t missed_ticks(const struct event_watch *w, uint64_t ticks, uint64_t period_ns, uint64_t now);
 uint32_t watch_scale(uint64_t enabled_ns, uint64_t running_ns);
 
 /* sampler_drain.c */

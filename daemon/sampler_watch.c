@@ -46,6 +46,29 @@ static uint64_t ticks(const struct sampler *s, uint32_t event, uint32_t cpu)
         return s->cpus[cpu].taken[event] + s->cpus[cpu].idle[event];
 }
 
+void watch_begin(struct sampler *s, uint32_t event, uint32_t cpu)
+{
+        uint64_t now = now_monotonic_ns();
+
+        s->event[event].watch[cpu] = (struct event_watch){
+                        .ticked_ns = now, .since_ns = now, .since_ticks = ticks(s, event, cpu)};
+}
+
+void watch_end(struct sampler *s, uint32_t event, uint32_t cpu)
+{
+        s->missed += s->event[event].watch[cpu].missed;
+        s->event[event].watch[cpu] = (struct event_watch){0};
+}
+
+/* Ticks that should have come since the rate was set and did not; one may be under way. Never less than
+ * found before. */
+uint64_t missed_ticks(const struct event_watch *w, uint64_t now_ticks, uint64_t period_ns, uint64_t now)
+{
+        uint64_t expected = (now - w->since_ns) / period_ns, came = now_ticks - w->since_ticks;
+
+        return expected > came + 1 && expected - came - 1 > w->missed ? expected - came - 1 : w->missed;
+}
+
 /* 0, or 1 when the event is dead. */
 static int look(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t idle_ns, uint64_t now)
 {
@@ -60,7 +83,10 @@ static int look(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t idle_n
         else if (e->kind.hardware && w->last_ns)
                 s->cpus[cpu].scale[event] =
                                 watch_scale(c.enabled_ns - w->enabled_ns, c.running_ns - w->running_ns);
-        *w = (struct event_watch){ticks(s, event, cpu), now, now, c.enabled_ns, c.running_ns};
+        w->ticks = ticks(s, event, cpu);
+        w->ticked_ns = w->last_ns = now;
+        w->enabled_ns = c.enabled_ns;
+        w->running_ns = c.running_ns;
         return 0;
 }
 
@@ -72,8 +98,6 @@ static bool is_due(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t now
         struct event_watch *w = &e->watch[cpu];
         bool ticked = ticks(s, event, cpu) != w->ticks;
 
-        if (e->fd[cpu] < 0)
-                return false;
         if (now - w->last_ns >= RARELY_NS)
                 return true;
         if (ticked) {
@@ -87,9 +111,17 @@ static bool is_due(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t now
 
 static void watch_event(struct sampler *s, uint32_t event, const uint64_t *idle_ns, uint64_t now)
 {
-        for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
+        struct sampler_open_event *e = &s->event[event];
+
+        for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++) {
+                if (e->fd[cpu] < 0)
+                        continue;
                 if (is_due(s, event, cpu, now) && look(s, event, cpu, idle_ns[cpu], now))
                         sampler_event_close(s, event, cpu); /* opened again below */
+                else if (e->kind.weight == EVENT_WEIGHT_CLOCK)
+                        e->watch[cpu].missed = missed_ticks(&e->watch[cpu], ticks(s, event, cpu),
+                                                            e->period[cpu], now);
+        }
 }
 
 int sampler_follow_cpus(struct sampler *s)

@@ -170,6 +170,19 @@ static void test_scale(void **state)
         assert_int_equal(watch_scale(UINT64_MAX, 1), 1000 * 65536);
 }
 
+/* 100 Hz for a second: 100 ticks, of which the last may be under way. */
+static void test_missed_ticks(void **state)
+{
+        struct event_watch w = {.since_ns = 5000, .since_ticks = 40};
+
+        assert_int_equal(missed_ticks(&w, 140, 10000000, 1000005000), 0);
+        assert_int_equal(missed_ticks(&w, 139, 10000000, 1000005000), 0);
+        assert_int_equal(missed_ticks(&w, 130, 10000000, 1000005000), 9);
+        assert_int_equal(missed_ticks(&w, 200, 10000000, 1000005000), 0);
+        w.missed = 20;
+        assert_int_equal(missed_ticks(&w, 130, 10000000, 1000005000), 20);
+}
+
 static void test_idle_times(void **state)
 {
         uint64_t idle[4], tick = NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK);
@@ -212,7 +225,7 @@ int main(void)
                         cmocka_unit_test(test_names),      cmocka_unit_test(test_cpu_lists),
                         cmocka_unit_test(test_hybrid),     cmocka_unit_test(test_cycle_rate),
                         cmocka_unit_test(test_idle_times), cmocka_unit_test(test_plan),
-                        cmocka_unit_test(test_scale),
+                        cmocka_unit_test(test_scale),      cmocka_unit_test(test_missed_ticks),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
