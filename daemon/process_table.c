@@ -10,8 +10,10 @@
 #include "base/io.h"
 #include "daemon/process_scan.h"
 
-/* Samples of before are in hand at the drain after the next. */
+/* What a process did before it ended is in the next drain, its deferred samples in the one after that. */
 #define GRACE_TICKS 2
+/* Drains may follow each other quickly; a deferred sample may wait for a second. */
+#define GRACE_NS (2 * NSEC_PER_SEC)
 /* A start from a record and the kernel's own differ by what creating a process takes; one from /proc is
  * rounded down to a tick of 10 ms. A process whose start is further off is another one. */
 #define START_TOLERANCE_NS (250 * NSEC_PER_MSEC)
@@ -516,10 +518,10 @@ void process_table_refresh(struct process_table *t)
                         process_table_mark(t, p);
 }
 
-static void drop_old_images(struct process_table *t, struct process_entry *p)
+static void drop_old_images(struct process_table *t, struct process_entry *p, uint64_t now)
 {
         for (struct process_image *i = p->image; i->older; i = i->older)
-                if (t->tick - i->older->replaced_tick > GRACE_TICKS) {
+                if (t->tick - i->older->replaced_tick >= GRACE_TICKS && now - i->from_ns > GRACE_NS) {
                         free_images(t, i->older);
                         i->older = NULL;
                         return;
@@ -561,11 +563,13 @@ static void unlink_dirty(struct process_table *t, struct process_entry *p)
 void process_table_tick(struct process_table *t, void (*gone)(void *ctx, struct process_entry *p), void *ctx)
 {
         t->tick++;
-        t->boot_offset_ns = now_boottime_ns() - now_monotonic_ns();
+        uint64_t now = now_monotonic_ns();
+        t->boot_offset_ns = now_boottime_ns() - now;
         for (struct process_entry *p = process_table_next(t, NULL), *next; p; p = next) {
                 next = process_table_next(t, p);
-                drop_old_images(t, p);
-                if (!p->process.exited || t->tick - p->exited_tick <= GRACE_TICKS)
+                drop_old_images(t, p, now);
+                if (!p->process.exited || t->tick - p->exited_tick < GRACE_TICKS ||
+                    now - p->applied_ns < GRACE_NS)
                         continue;
                 gone(ctx, p);
                 unlink_dirty(t, p);

@@ -337,6 +337,7 @@ void tracker_stats(const struct tracker *t, struct tracker_stats *ret)
                         .exits = p.exits,
                         .deferred = d.taken,
                         .deferred_complete = d.complete,
+                        .deferred_wait_ns = d.waited_ns,
                         .deferred_hurried = d.hurried,
                         .deferred_lost = d.lost,
                         .processes = p.processes,

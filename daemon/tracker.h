@@ -84,6 +84,7 @@ struct tracker_stats {
         uint64_t execs, forks, exits;
         uint64_t deferred;          /* samples taken */
         uint64_t deferred_complete; /* finished with a whole stack */
+        uint64_t deferred_wait_ns;  /* of all, from sample to end of the walk */
         uint64_t deferred_hurried; /* finished before what they waited for had come: too long, or too many */
         uint64_t deferred_lost;    /* no memory for them: these samples are lost */
         uint32_t processes, published; /* known; of them with a list in the kernel half's maps */

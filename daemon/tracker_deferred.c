@@ -75,7 +75,7 @@ struct deferred *deferred_free(struct deferred *d)
 }
 
 static void emit(struct deferred *d, const struct waiting *w, enum abi_walk walk, const uint64_t *frame,
-                 uint32_t n)
+                 uint32_t n, uint64_t now_ns)
 {
         struct abi_key key = w->raw->key;
 
@@ -90,16 +90,17 @@ static void emit(struct deferred *d, const struct waiting *w, enum abi_walk walk
                         .user = frame,
                         .n_user = n,
         };
+        d->stats.waited_ns += now_ns - MIN_OF(now_ns, w->raw->time_ns);
         d->stats.complete += walk == ABI_WALK_COMPLETE || walk == ABI_WALK_FOLDED;
         d->stats.lost += tracker_rows_add(d->parts.rows, &row) < 0;
 }
 
 /* Of nobody's mappings: the one address that is certain. */
-static void emit_unknown(struct deferred *d, const struct waiting *w)
+static void emit_unknown(struct deferred *d, const struct waiting *w, uint64_t now_ns)
 {
         uint64_t frame = ABI_FRAME(0, w->raw->registers.ip);
 
-        emit(d, w, ABI_WALK_NO_PROCESS, &frame, 1);
+        emit(d, w, ABI_WALK_NO_PROCESS, &frame, 1, now_ns);
 }
 
 static struct process_entry *process_of(struct deferred *d, struct waiting *w)
@@ -148,7 +149,7 @@ static bool finish(struct deferred *d, struct waiting *w, bool last, uint64_t no
         struct process_entry *p = process_of(d, w);
 
         if (!p) {
-                emit_unknown(d, w);
+                emit_unknown(d, w, now_ns);
                 return true;
         }
         p->used_ns = now_ns;
@@ -172,7 +173,7 @@ static bool finish(struct deferred *d, struct waiting *w, bool last, uint64_t no
         d->stats.hurried += r.missing != NULL;
         if (r.walk == ABI_WALK_NO_MAPPING)
                 publish(d, p, image, w, true);
-        emit(d, w, r.walk, r.frame, r.n);
+        emit(d, w, r.walk, r.frame, r.n, now_ns);
         return true;
 }
 

@@ -29,6 +29,7 @@ bool deferred_waiting(const struct deferred *d);
 
 struct deferred_stats {
         uint64_t taken, complete; /* finished with a whole stack */
+        uint64_t waited_ns;       /* all of them together, from sample to end of the walk */
         uint64_t hurried;         /* finished before what they waited for had come */
         uint64_t lost;            /* no memory for them */
         uint64_t memory;

@@ -42,28 +42,11 @@ int source_file(const struct query *q, const char *path, struct profile **ret)
         return STATUS_DONE;
 }
 
-/* Straight into the profile, which is less work; not when it must be known first whether the file is wanted.
- */
-static int merge_straight(const char *path, struct profile *into)
-{
-        _cleanup_buf_ struct buf bytes = {0};
-        const char *why = NULL;
-
-        int r = read_file(path, ANSWER_MAX, &bytes);
-        if (r >= 0)
-                r = pprof_merge(bytes.data, bytes.len, 0, into, &why);
-        return r < 0 ? say_failed("cannot read %s: %s%s", path, why ? why : strerror(-r),
-                                  r == -EBADMSG ? "; it is no pprof file, or damaged" : "")
-                     : STATUS_DONE;
-}
-
 static int merge_file(const struct query *q, const char *path, void *ctx)
 {
         struct profile **into = ctx;
         _cleanup_profile_ struct profile *p = NULL;
 
-        if (*into && q->when != WHEN_RANGE)
-                return merge_straight(path, *into);
         int r = source_file(q, path, &p);
         if (r != STATUS_DONE || !p)
                 return r;
@@ -117,13 +100,6 @@ int source_each_file(const struct query *q, source_file_fn fn, void *ctx)
         return STATUS_DONE;
 }
 
-/* Nothing is left out: a selection would only copy. */
-static bool is_everything(const struct selection *s)
-{
-        return !s->event && s->pid < 0 && !s->comm && !s->thread_name && !s->unit && !s->container &&
-               !s->user && s->side == SELECT_BOTH;
-}
-
 static int from_files(const struct query *q, struct profile **ret)
 {
         _cleanup_profile_ struct profile *all = NULL;
@@ -131,10 +107,6 @@ static int from_files(const struct query *q, struct profile **ret)
         int r = source_each_file(q, merge_file, &all);
         if (r != STATUS_DONE)
                 return r;
-        if (all && is_everything(&q->selection)) {
-                *ret = TAKE_PTR(all);
-                return STATUS_DONE;
-        }
         r = all ? selection_apply(&q->selection, all, ret) : profile_new(ret);
         if (r == -ENOENT) {
                 event_index(all, q->selection.event);
