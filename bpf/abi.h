@@ -50,7 +50,7 @@ struct abi_key {
         uint64_t kernel_stack; /* likewise */
         uint64_t start_ns;     /* of the process (its leader), boot time: with tgid its identity */
         uint64_t cgroup;       /* id in the v2 hierarchy; 0 unknown */
-        uint32_t tgid;         /* in the initial pid namespace */
+        uint32_t tgid;         /* in the daemon's pid namespace; 0: not in it */
         uint32_t tid;          /* 0 unless samples are kept by thread */
         uint32_t uid;          /* real user id in the initial user namespace */
         uint8_t event;         /* index of the configured event */

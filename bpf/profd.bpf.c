@@ -137,9 +137,11 @@ static __always_inline void user_stack(struct scratch *s)
 
         s->n_mappings = 0;
         s->settled = 0;
-        if (!find_list(s, s->key.tgid) && !find_list(s, BPF_CORE_READ(task, real_parent, tgid))) {
+        if (!find_list(s, s->key.tgid) &&
+            (pidns_inode || !find_list(s, BPF_CORE_READ(task, real_parent, tgid)))) {
                 s->n_mappings = 0;
-                s->defer = !s->compat;
+                s->defer = !s->compat &&
+                           s->key.tgid; /* of no process the daemon can see: nothing to wait for */
         }
         if (s->compat) {
                 walk_compat();
@@ -151,9 +153,23 @@ static __always_inline void user_stack(struct scratch *s)
         }
 }
 
+/* Process and thread as the daemon's pid namespace counts them; 0 when they are not in it. */
+static __always_inline uint64_t id_for_daemon(uint64_t id)
+{
+        struct bpf_pidns_info in = {};
+
+        if (!pidns_inode)
+                return id;
+        if (bpf_get_ns_current_pid_tgid(pidns_device, pidns_inode, &in, sizeof(in)))
+                return 0;
+        return (uint64_t)in.tgid << 32 | in.pid;
+}
+
 static __always_inline void fill_key(struct scratch *s, uint64_t id)
 {
         struct task_struct *task = (void *)bpf_get_current_task();
+
+        id = id_for_daemon(id);
 
         s->key.user_stack = 0;
         s->key.kernel_stack = 0;

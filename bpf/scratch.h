@@ -13,6 +13,8 @@ const volatile uint32_t rows_per_cpu = 1;
 const volatile uint32_t index_mask = 0; /* index lines per CPU and epoch - 1; a power of two less one */
 const volatile uint32_t seen_mask = 0;  /* lines of `seen` per epoch - 1 */
 const volatile uint32_t stacks_size = 0, raws_size = 0; /* bytes of the rings */
+/* The daemon's pid namespace (device and inode of its nsfs file); 0: the initial one. */
+const volatile uint64_t pidns_device = 0, pidns_inode = 0;
 const volatile uint64_t hash_seed = 0; /* random, so that nobody makes stacks whose hashes collide */
 
 #define UNWIND_ARM64 arm64

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -138,6 +140,20 @@ static void unmap(struct mapped *m)
         *m = (struct mapped){0};
 }
 
+#define INITIAL_PIDNS_INODE 0xEFFFFFFCu /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
+
+/* In a container with a pid namespace of its own, /proc and perf's records count processes as it does. */
+static void set_pidns(struct profd_bpf *k)
+{
+        struct stat st;
+
+        if (stat("/proc/self/ns/pid", &st) < 0 || st.st_ino == INITIAL_PIDNS_INODE)
+                return;
+        /* as the kernel has it: MKDEV(), include/linux/kdev_t.h */
+        k->rodata->pidns_device = (uint64_t)major(st.st_dev) << 20 | minor(st.st_dev);
+        k->rodata->pidns_inode = st.st_ino;
+}
+
 static void set_constants(struct sampler *s, const struct sampler_config *config, uint64_t seed)
 {
         struct profd_bpf *k = s->skel;
@@ -156,6 +172,7 @@ static void set_constants(struct sampler *s, const struct sampler_config *config
         k->rodata->stacks_size = z->stacks_ring;
         k->rodata->raws_size = z->raws_ring;
         k->rodata->hash_seed = seed;
+        set_pidns(k);
 }
 
 static int set_sizes(struct sampler *s)
