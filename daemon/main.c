@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "daemon/config.h"
 #include "daemon/manager.h"
+#include "daemon/privileges.h"
 
 static void usage(FILE *to)
 {
@@ -111,6 +112,10 @@ int main(int argc, char **argv)
                 config_free(config);
                 return 0;
         }
+
+        r = privileges_drop_unneeded();
+        if (r < 0)
+                log_warning("cannot lay down CAP_SYS_ADMIN: %s", strerror(-r));
 
         /* Before any thread: signals come by the event loop alone, a gone client is an error of write(). */
         sigemptyset(&signals);

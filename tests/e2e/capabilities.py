@@ -1,0 +1,96 @@
+"""Each capability of the unit is there for something that is lost without it: profd runs as nobody with all of them
+but one, and what should be lost is looked for. (CAP_SYS_ADMIN is for Debian's kernels at perf_event_paranoid=3 and
+tested there, in tests/kernels.)"""
+import os
+import shutil
+import subprocess
+import tempfile
+
+
+import harness
+from harness import PROFD, PROGRAMS, Daemon, check, skip, wait_until
+
+CAPS = ["bpf", "perfmon", "sys_ptrace", "syslog", "dac_read_search", "checkpoint_restore"]
+
+if os.geteuid() != 0:
+    skip("needs root: capabilities")
+with open("/proc/sys/kernel/perf_event_paranoid", encoding="utf-8") as f:
+    if int(f.read()) > 2:
+        skip("kernel.perf_event_paranoid is above 2: CAP_PERFMON alone is refused here")
+
+
+class Confined(Daemon):
+    def __init__(self, caps):
+        super().__init__("[Sampling]\nFrequency=199\nEvents=cycles\n")
+        self.caps = caps
+        for d in (self.dir, self.state):
+            os.chown(d, 65534, 65534)
+        # the programs and the log must be within reach of nobody
+        for path in (PROFD, os.path.join(harness.BUILD, "symbolizer", "profd-worker")):
+            shutil.copy(path, self.dir)
+
+    def try_start(self):
+        caps = ",".join(f"+{c}" for c in self.caps)
+        with open(self.log, "w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"--bounding-set=-all,{caps}",
+                 f"--inh-caps=-all,{caps}", f"--ambient-caps=-all,{caps}", os.path.join(self.dir, "profd"), "--config",
+                 self.config, "--state-dir", self.state, "--socket", self.socket], stderr=log, stdout=log, cwd="/")
+
+        def up_or_ended():
+            if self.process.poll() is not None:
+                return "ended"
+            try:
+                return self.get("/api/v1/status", timeout=5)[0] == 200 and "up"
+            except OSError:
+                return None
+
+        return wait_until(up_or_ended, 30, "profd starts or refuses to") == "up"
+
+    start = try_start
+
+
+def observe(caps):
+    """What a profd with these capabilities can do."""
+    seen = set()
+    with Confined(caps) as d:
+        if d.process.poll() is not None:
+            check("CAP_" in d.logged(), f"it says what it lacks: {d.logged().strip().splitlines()[0][:120]}")
+            d.process = None
+            return seen
+        seen.add("samples")
+        p = d.collect(6)
+        if any(n == "hot_three" for s in p.samples if s.labels["pid"] == hidden.pid for n in s.stack):
+            seen.add("names in a private directory")
+        if any(n == "hot_three" for s in p.samples if s.labels["pid"] == deleted.pid for n in s.stack):
+            seen.add("names of a deleted file")
+        if d.status()["symbols"]["kernel_names"]:
+            seen.add("names of the kernel")
+        d.stop()
+    return seen
+
+
+private = tempfile.mkdtemp(prefix="profd-private-")  # mode 0700
+work = []
+try:
+    shutil.copy(f"{PROGRAMS}/split31", f"{private}/hidden")
+    shutil.copy(f"{PROGRAMS}/split31", f"{private}/deleted")
+    for name in ("hidden", "deleted"):
+        w = subprocess.Popen([f"{private}/{name}", "300"], stdout=subprocess.PIPE, text=True)
+        while w.stdout.readline() != "ready\n":
+            pass
+        work.append(w)
+    hidden, deleted = work
+    os.unlink(f"{private}/deleted")
+
+    whole = observe(CAPS)
+    check(whole == {"samples", "names in a private directory", "names of a deleted file", "names of the kernel"},
+          f"with all of them nothing is lost: {sorted(whole)}")
+    for cap in CAPS:
+        without = observe([c for c in CAPS if c != cap])
+        check(without != whole, f"without CAP_{cap.upper()} is lost: {sorted(whole - without)}")
+finally:
+    for w in work:
+        w.kill()
+        w.wait()
+    shutil.rmtree(private)
