@@ -227,6 +227,9 @@ UNWIND_INLINE int unwind_locate(struct unwind_walk *w, uint64_t *ret_frame, uint
 {
         uint64_t ip = w->ip, pc = w->leaf ? ip : ip - 1, v;
 
+        /* The return trampoline is at the very start of [uprobes]. */
+        if (!(ip & UNWIND_PAGE_MASK) && unwind_find_mapping(w, ip) && w->mapping.flags & ABI_MAPPING_UPROBES)
+                pc = ip;
         if (pc - w->mapping.start >= w->mapping.end - w->mapping.start && !unwind_find_mapping(w, pc)) {
                 w->mapping.start = w->mapping.end = 0;
                 if (!UNWIND_ARM64 && w->leaf && ip >> 12 == UNWIND_VSYSCALL >> 12) {
