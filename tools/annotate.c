@@ -85,6 +85,9 @@ static int put_head(const struct focus *f, struct annotated *a)
                 buf_addf(&out, ", %s samples", human_count(t, f->samples));
         else
                 buf_addf(&out, " %s", profile_str(f->p, type->type));
+        if (f->other >= 0)
+                buf_addf(&out, "; other: %s, %s", profile_str(f->p, f->p->type[f->other].type),
+                         human_value(t, profile_str(f->p, f->p->type[f->other].unit), f->other_value));
         int r = annotated_add(a, -1, "%s", buf_text(&out));
         return r < 0 ? r : annotated_add(a, -1, "%s", "");
 }

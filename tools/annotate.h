@@ -30,6 +30,7 @@ struct place {
         uint32_t location;
         uint32_t depth; /* of its lines: the function's own frame; what is before it was inlined into it */
         int64_t value;
+        int64_t other; /* of the second event */
 };
 
 struct focus {
@@ -40,7 +41,9 @@ struct focus {
         uint32_t n_places;
         int64_t value, whole; /* of the function, of all samples */
         uint64_t samples;     /* of the function, where the profile counts them */
-        int64_t pid;          /* of a process that ran it, -1: not known */
+        int other; /* another sample type that the function has, shown beside the first; -1: none */
+        int64_t other_value; /* of the function */
+        int64_t pid;         /* of a process that ran it, -1: not known */
 };
 
 /* Finds the function that is meant: by its exact name, by its name without parameters, by a part of its name
@@ -53,6 +56,10 @@ struct annotate_options {
         const char *object;            /* the file to take instructions from; NULL: found by the mapping */
         bool no_source, no_asm;
 };
+
+/* The column of the second event: its share, blank where there is none, nothing when there is no second
+ * event. */
+void focus_put_other(const struct focus *f, int64_t value, struct buf *out);
 
 /* Append the source lines, and the instructions. What is missing is said in lines of its own. */
 int annotate_source(const struct focus *f, const struct annotate_options *o, struct annotated *a);

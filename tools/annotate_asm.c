@@ -152,15 +152,20 @@ static int open_disassembler(const struct sym_info *info, csh *ret)
         return 0;
 }
 
-/* Value of the samples at addresses of one instruction. */
-static int64_t value_at(const struct focus *f, uint32_t mapping, uint64_t address, uint32_t size)
+/* Values of the samples at addresses of one instruction. */
+static int64_t value_at(const struct focus *f, uint32_t mapping, uint64_t address, uint32_t size,
+                        int64_t *ret_other)
 {
         int64_t value = 0;
 
+        *ret_other = 0;
+
         for (uint32_t i = 0; i < f->n_places; i++) {
                 const struct profile_location *l = &f->p->location[f->place[i].location];
-                if (l->mapping == mapping && l->address >= address && l->address - address < size)
-                        value += f->place[i].value;
+                if (l->mapping != mapping || l->address < address || l->address - address >= size)
+                        continue;
+                value += f->place[i].value;
+                *ret_other += f->place[i].other;
         }
         return value;
 }
@@ -231,12 +236,12 @@ static int put_instruction(struct work *w, const struct body *b, const struct in
 {
         _cleanup_buf_ struct buf out = {0};
         const struct chain *c = &insn->chain;
-        int64_t value = value_at(w->f, b->mapping, insn->address, insn->size);
+        int64_t other, value = value_at(w->f, b->mapping, insn->address, insn->size, &other);
         double share = w->f->value ? (double)value / (double)w->f->value : 0;
         int r = 0;
 
         if (c->inner && (!*last || strcmp(*last, c->inner) != 0)) {
-                r = annotated_add(w->a, -1, "%17s %s", "", c->inner);
+                r = annotated_add(w->a, -1, "%*s %s", w->f->other >= 0 ? 25 : 17, "", c->inner);
                 *last = c->inner;
         }
         if (r < 0)
@@ -245,6 +250,7 @@ static int put_instruction(struct work *w, const struct body *b, const struct in
                 buf_addf(&out, "%6.2f%%", 100 * share);
         else
                 buf_addf(&out, "%7s", "");
+        focus_put_other(w->f, other, &out);
         buf_addf(&out, " %8" PRIx64 ":  %s", insn->address, insn->text);
         if (insn->target)
                 put_target(w, insn->target, &out);

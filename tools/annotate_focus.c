@@ -121,22 +121,57 @@ static int depth_of(const struct profile *p, uint32_t location, uint32_t name)
         return -1;
 }
 
+/* The event other than CPU time of which the function has the most; -1: it has none. */
+static int other_type(const struct focus *f, uint32_t name)
+{
+        const struct profile *p = f->p;
+        int64_t sum[PROFILE_MAX_TYPES] = {0};
+        int best = -1;
+
+        for (uint32_t i = 0; i < p->n_samples; i++) {
+                const struct profile_sample *s = &p->sample[i];
+                if (s->n_locations && depth_of(p, p->sample_location[s->first_location], name) >= 0)
+                        for (uint32_t t = 0; t < p->n_types; t++)
+                                sum[t] += profile_values(p, i)[t];
+        }
+        for (uint32_t t = 0; t < p->n_types; t++) {
+                const char *type = p->string[p->type[t].type];
+                if (t != f->type && strcmp(type, "samples") != 0 && strcmp(type, "cpu") != 0 &&
+                    sum[t] > (best < 0 ? 0 : sum[best]))
+                        best = (int)t;
+        }
+        return best;
+}
+
+void focus_put_other(const struct focus *f, int64_t value, struct buf *out)
+{
+        if (f->other >= 0 && value)
+                buf_addf(out, " %6.2f%%", 100.0 * (double)value / (double)f->other_value);
+        else if (f->other >= 0)
+                buf_addf(out, "%8s", "");
+}
+
 static int collect_places(struct focus *f, uint32_t name)
 {
         const struct profile *p = f->p;
         int count = profile_find_type(p, "samples");
         _cleanup_free_ int64_t *value = calloc((size_t)p->n_locations + 1, sizeof(*value));
+        _cleanup_free_ int64_t *other = calloc((size_t)p->n_locations + 1, sizeof(*other));
 
-        if (!value)
+        if (!value || !other)
                 return -ENOMEM;
+        f->other = other_type(f, name);
         for (uint32_t i = 0; i < p->n_samples; i++) {
                 const struct profile_sample *s = &p->sample[i];
                 int64_t v = profile_values(p, i)[f->type];
                 f->whole += v;
                 if (s->n_locations == 0 || depth_of(p, p->sample_location[s->first_location], name) < 0)
                         continue;
+                int64_t o = f->other >= 0 ? profile_values(p, i)[f->other] : 0;
                 value[p->sample_location[s->first_location]] += v;
+                other[p->sample_location[s->first_location]] += o;
                 f->value += v;
+                f->other_value += o;
                 f->samples += count >= 0 ? (uint64_t)profile_values(p, i)[count] : 0;
                 const struct profile_label *pid = profile_find_label(p, s, "pid");
                 if (f->pid < 0 && pid)
@@ -146,10 +181,11 @@ static int collect_places(struct focus *f, uint32_t name)
         if (!f->place)
                 return -ENOMEM;
         for (uint32_t i = 1; i < p->n_locations; i++)
-                if (value[i])
+                if (value[i] || other[i])
                         f->place[f->n_places++] = (struct place){.location = i,
                                                                  .depth = (uint32_t)depth_of(p, i, name),
-                                                                 .value = value[i]};
+                                                                 .value = value[i],
+                                                                 .other = other[i]};
         return 0;
 }
 

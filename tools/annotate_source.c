@@ -19,7 +19,7 @@
 struct line {
         uint32_t section;
         int64_t number;
-        int64_t self, all;
+        int64_t self, all, other; /* other: self, of the second event */
 };
 
 struct section {
@@ -51,13 +51,14 @@ static uint32_t section_of(struct sections *s, uint32_t function, bool own)
         return s->n_sections++;
 }
 
-static void add_line(struct sections *s, const struct profile_line *l, bool own, int64_t self, int64_t all)
+static void add_line(struct sections *s, const struct profile_line *l, bool own, int64_t self, int64_t all,
+                     int64_t other)
 {
         uint32_t section = section_of(s, l->function, own);
 
         s->section[section].self += self;
         s->line[s->n_lines++] =
-                        (struct line){section, l->line < 0 || l->line > FAR ? 0 : l->line, self, all};
+                        (struct line){section, l->line < 0 || l->line > FAR ? 0 : l->line, self, all, other};
 }
 
 static int by_section(const void *a, const void *b)
@@ -81,9 +82,10 @@ static int sort_samples(struct sections *s)
         for (uint32_t i = 0; i < s->f->n_places; i++) {
                 const struct place *at = &s->f->place[i];
                 const struct profile_line *l = &p->line[p->location[at->location].first_line];
-                add_line(s, &l[at->depth], true, at->depth == 0 ? at->value : 0, at->value);
+                add_line(s, &l[at->depth], true, at->depth == 0 ? at->value : 0, at->value,
+                         at->depth == 0 ? at->other : 0);
                 if (at->depth > 0)
-                        add_line(s, &l[0], false, at->value, at->value);
+                        add_line(s, &l[0], false, at->value, at->value, at->other);
         }
         qsort(s->line, s->n_lines, sizeof(*s->line), by_section);
         uint32_t n = 0;
@@ -92,6 +94,7 @@ static int sort_samples(struct sections *s)
                 if (last && last->section == s->line[i].section && last->number == s->line[i].number) {
                         last->self += s->line[i].self;
                         last->all += s->line[i].all;
+                        last->other += s->line[i].other;
                 } else {
                         s->line[n++] = s->line[i];
                 }
@@ -176,6 +179,7 @@ static int put_line(const struct sections *s, const struct line *l, int64_t numb
                 buf_addf(&out, " %6.2f%%", 100 * all);
         else
                 buf_addf(&out, "%8s", "");
+        focus_put_other(s->f, l ? l->other : 0, &out);
         if (number)
                 buf_addf(&out, " %6" PRId64 "  ", number);
         else
@@ -202,7 +206,7 @@ static int put_with_text(const struct sections *s, const struct line *line, uint
                 if (shown == 0 && function_line > 0 && function_line < from && from - function_line < 40)
                         from = function_line;
                 if (shown > 0 && from > shown + 1 && from - shown > CONTEXT + 1) {
-                        r = annotated_add(a, -1, "%22s  ...", "");
+                        r = annotated_add(a, -1, "%*s  ...", s->f->other >= 0 ? 30 : 22, "");
                         shown = from - 1;
                 }
                 from = MAX_OF(from, shown + 1);
@@ -232,7 +236,8 @@ static int put_section(const struct sections *s, const struct section *section, 
                                   *path ? path : "source file not known",
                                   *path && !have ? " (not here; --source DIR tells where it is)" : "");
         if (r >= 0)
-                r = annotated_add(a, -1, "   self%s   line", section->own ? "     all" : "        ");
+                r = annotated_add(a, -1, "   self%s%s   line", section->own ? "     all" : "        ",
+                                  s->f->other >= 0 ? "   other" : "");
         if (r >= 0 && have)
                 r = put_with_text(s, line, n, text, n_text, f->start_line, section->own, a);
         for (uint32_t i = 0; i < n && !have && r >= 0; i++)

@@ -188,6 +188,8 @@ int verb_doctor(int argc, char **argv)
                 return say_usage("doctor", "'%s' is one argument too many", argv[first]);
         if (!q.target.host)
                 doctor_host(&d);
+        if (!q.target.host)
+                doctor_capabilities(&d, q.target.socket);
         if (check_daemon(&d, &q))
                 check_profile(&d, &q);
         if (d.bad || d.notes)

@@ -88,8 +88,10 @@ static int make_directory(struct session *s, uint32_t frequency)
         snprintf(s->log, sizeof(s->log), "%s/log", s->directory);
         if (mkdir(s->state, 0700) < 0)
                 return say_failed("cannot make the directory %s: %s", s->state, strerror(errno));
-        buf_addf(&text, "[Sampling]\nFrequency=%u\n[Store]\nDirectory=%s\n[Api]\nSocket=%s\n", frequency,
-                 s->state, s->socket);
+        /* A high rate for a short time was asked for: the budget of an always-on profiler would lower it. */
+        buf_addf(&text,
+                 "[Sampling]\nFrequency=%u\n[Limits]\nCpu=25%%\n[Store]\nDirectory=%s\n[Api]\nSocket=%s\n",
+                 frequency, s->state, s->socket);
         _cleanup_close_ int fd = open(s->config, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         int r = fd < 0 ? -errno : buf_error(&text) ? buf_error(&text) : write_all(fd, text.data, text.len);
         return r < 0 ? say_failed("cannot write %s: %s", s->config, strerror(-r)) : 0;

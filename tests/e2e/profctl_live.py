@@ -82,7 +82,9 @@ with Daemon(f"[Sampling]\nFrequency={RATE}\nEvents=cycles\n[Limits]\nCpu=50%\n[S
     check("hot_three" in d.profctl("report", "--timeline", "--sort", "symbol", "--pid", pid).stdout, "the timeline too")
     text = d.profctl("diff", stored, stored).stdout
     check("# 0 of" in text, "a profile does not differ from itself")
-    check("complete stacks" in d.profctl("doctor").stdout, "doctor looks at the profile")
+    text = d.profctl("doctor").stdout
+    check("complete stacks" in text, "doctor looks at the profile")
+    check("profd has all that it needs" in text, "and at the daemon's capabilities")
     r = d.profctl("report", "--comm", "no-such-process", "--last", "1h")
     check(not r.stdout and "no samples of process no-such-process" in r.stderr and "stored is 20" in r.stderr,
           "no samples: said, with the range that has some")

@@ -110,6 +110,18 @@ class Annotate(Program):
         self.assertIn(" 70.00%              6          return x * 2654435761u;\n", text)
         self.assertNotIn("Disassembly", text)
 
+    def test_another_event_beside(self):
+        misses = self.sample(self.own, 400).replace("prog 1 - 400", "misses prog 1 400")
+        misses += self.sample(self.inlined, 100).replace("prog 1 - 100", "misses prog 1 100")
+        file = self.profile(self.sample(self.inlined, 70) + self.sample(self.own, 30) + misses)
+        text = self.ok("annotate", "work", file)
+        self.assertIn("work: 1.0 s, 100.00% of all, 100 samples; other: cache-misses, 500\n", text)
+        self.assertIn(" 30.00%%  80.00%% %8x:" % self.own, text)
+        self.assertRegex(text, r" 70\.00% +20\.00% +6          return x")
+        alone = self.ok("annotate", "work", "--event", "cache-misses", file)
+        self.assertIn("work: 500, 100.00% of all cache-misses\n", alone)
+        self.assertNotIn("other", alone)
+
     def test_source_elsewhere(self):
         os.mkdir(self.path("src"))
         os.rename(self.source, self.path("src/prog.c"))

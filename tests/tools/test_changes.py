@@ -36,6 +36,14 @@ class Diff(Case):
         text = self.ok("diff", self.a, self.a)
         self.assertIn("# 0 of 5 functions changed\n#\n# Within the noise", text)
 
+    def test_noise_is_faint_on_a_terminal(self):
+        s = support.Screen(self, [support.PROFCTL, "diff", self.a, self.b], width=110)
+        s.wait(lambda t: "status 0" in t)
+        lines = s.tmux("capture-pane", "-p", "-e").split("\n")
+        self.assertFalse(any("\x1b[2m" in line for line in lines if "next (web)" in line))
+        # The terminal tells a style where it begins: at the first of these lines.
+        self.assertTrue(any("\x1b[2m" in line for line in lines if "schedule" in line))
+
     def test_absolute(self):
         text = self.ok("diff", "--absolute", self.a, self.b)
         self.assertIn("# 1 of 5 functions changed", text)

@@ -156,6 +156,31 @@ static void test_objects_that_matter_most_come_first(void **state)
         assert_int_equal(d.notes, 5);
 }
 
+static void test_missing_capabilities_are_named(void **state)
+{
+        /* capability.h: BPF 39, PERFMON 38, SYS_PTRACE 19, SYSLOG 34, DAC_READ_SEARCH 2, CHECKPOINT_RESTORE
+         * 40, SYS_ADMIN 21 */
+        static const struct {
+                uint64_t set;
+                unsigned bad, notes;
+        } cases[] = {
+                        {0x1ffffffffffull, 0, 0},
+                        {1ull << 39 | 1ull << 38 | 1ull << 19 | 1ull << 34 | 1ull << 2 | 1ull << 40, 0, 0},
+                        {1ull << 21 | 1ull << 19 | 1ull << 2, 0, 0},
+                        {1ull << 39 | 1ull << 19 | 1ull << 34 | 1ull << 2 | 1ull << 40, 1, 0},
+                        {1ull << 21, 0, 2},
+                        {0, 2, 4},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                _cleanup_buf_ struct buf out = {0};
+                struct doctor d = {.out = &out, .root = root};
+                doctor_capability_set(&d, cases[i].set);
+                assert_int_equal(d.bad, cases[i].bad);
+                assert_int_equal(d.notes, cases[i].notes);
+        }
+}
+
 static int remove_root(void **state)
 {
         char command[64];
@@ -170,6 +195,7 @@ int main(void)
                         cmocka_unit_test(test_a_healthy_host),
                         cmocka_unit_test(test_each_obstacle_is_named),
                         cmocka_unit_test(test_what_is_missing),
+                        cmocka_unit_test(test_missing_capabilities_are_named),
                         cmocka_unit_test(test_objects_that_matter_most_come_first),
         };
 

@@ -1,0 +1,82 @@
+#include "tools/doctor.h"
+
+#include <inttypes.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+
+/* What each is for. CAP_SYS_ADMIN stands in for the newer ones that were split off it (Linux 5.8 and 5.9).
+ */
+static const struct {
+        unsigned bit;
+        bool admin_does; /* CAP_SYS_ADMIN does it too */
+        const char *name, *without;
+} wanted[] = {
+                {CAP_BPF, true, "CAP_BPF", "it cannot load its BPF programs"},
+                {CAP_PERFMON, true, "CAP_PERFMON", "it cannot sample other processes, nor the kernel"},
+                {CAP_SYS_PTRACE, false, "CAP_SYS_PTRACE",
+                 "it cannot see the mappings of other users' processes"},
+                {CAP_SYSLOG, true, "CAP_SYSLOG", "kernel functions have no names where kptr_restrict is 1"},
+                {CAP_DAC_READ_SEARCH, false, "CAP_DAC_READ_SEARCH",
+                 "files that only their owner may read have no names"},
+                {CAP_CHECKPOINT_RESTORE, true, "CAP_CHECKPOINT_RESTORE",
+                 "deleted files and those of containers are not found through /proc/PID/map_files"},
+};
+
+void doctor_capability_set(struct doctor *d, uint64_t effective)
+{
+        unsigned missing = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
+                bool has = effective >> wanted[i].bit & 1 ||
+                           (wanted[i].admin_does && effective >> CAP_SYS_ADMIN & 1);
+                missing += !has;
+                if (!has)
+                        doctor_say(d, i < 2 ? FINDING_BAD : FINDING_NOTE, "capabilities",
+                                   "profd does not have %s: %s; give it in CapabilityBoundingSet= and "
+                                   "AmbientCapabilities= of profd.service",
+                                   wanted[i].name, wanted[i].without);
+        }
+        if (missing == 0)
+                doctor_say(d, FINDING_GOOD, "capabilities", "profd has all that it needs");
+}
+
+/* Who listens on a socket; with socket activation that is systemd, which does not help. -1: not known. */
+static pid_t listener(const char *path)
+{
+        struct sockaddr_un sa = {.sun_family = AF_UNIX};
+        struct ucred peer;
+        socklen_t size = sizeof(peer);
+
+        if (strlen(path) >= sizeof(sa.sun_path))
+                return -1;
+        strcpy(sa.sun_path, path);
+        _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 ||
+            getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+                return -1;
+        return peer.pid;
+}
+
+void doctor_capabilities(struct doctor *d, const char *socket_path)
+{
+        char path[64];
+        _cleanup_buf_ struct buf status = {0};
+        pid_t pid = listener(socket_path);
+
+        if (pid <= 0)
+                return;
+        snprintf(path, sizeof(path), "/proc/%d/status", pid);
+        if (read_file(path, 65536, &status) < 0 || strncmp(buf_text(&status), "Name:\tprofd\n", 12) != 0)
+                return;
+        const char *line = strstr(buf_text(&status), "\nCapEff:");
+        if (line)
+                doctor_capability_set(d, strtoull(line + 8, NULL, 16));
+}
