@@ -350,7 +350,7 @@ static void make_rule(const struct cfi_arch *arch, const struct cfi_cie *cie, co
 struct run {
         const struct cfi_arch *arch;
         const struct cfi_cie *cie;
-        const struct cfi_state *initial; /* NULL while it is being made */
+        const struct cfi_state *initial; /* what DW_CFA_restore goes back to */
         struct cfi_state state;
         struct cfi_state stack[STATE_STACK];
         uint32_t depth;
@@ -381,8 +381,7 @@ static bool change_state(struct run *u, uint8_t op, struct cfi_reader *r)
                 return !r->bad;
         case CFA_RESTORE_EXTENDED:
                 reg = cfi_uleb(r);
-                if (u->initial)
-                        restore(s, arch, reg, u->initial);
+                restore(s, arch, reg, u->initial);
                 return !r->bad;
         case CFA_UNDEFINED:
                 set_where(s, arch, cfi_uleb(r), CFI_UNDEFINED);
@@ -484,18 +483,21 @@ static bool read_advance(uint8_t op, struct cfi_reader *r, uint64_t code_align, 
 
 bool cfi_eval_initial(const struct cfi_arch *arch, struct cfi_cie *cie, struct cfi_reader program)
 {
-        struct run u = {.arch = arch, .cie = cie};
+        struct cfi_state before = {.cfa = UNWIND_UNSUPPORTED};
+        struct run u = {.arch = arch, .cie = cie, .initial = &before};
         uint64_t delta;
 
-        u.state.cfa = UNWIND_UNSUPPORTED;
         if (arch->x86) /* the call has pushed it: true also where a CIE does not say so */
-                u.state.ra = (struct cfi_saved){.offset = -8, .where = CFI_AT_CFA};
+                before.ra = (struct cfi_saved){.offset = -8, .where = CFI_AT_CFA};
+        u.state = before;
         while (program.p < program.end) {
                 uint8_t op = *program.p++;
 
                 if (op >> 6 == CFA_OFFSET)
                         set_offset(&u.state, arch, op & 63, unfactored(cfi_uleb(&program)), cie->data_align);
-                else if (op >> 6 == CFA_RESTORE || read_advance(op, &program, 1, &delta))
+                else if (op >> 6 == CFA_RESTORE) /* the assembler moves what FDEs have in common here */
+                        restore(&u.state, arch, op & 63, &before);
+                else if (read_advance(op, &program, 1, &delta))
                         continue; /* meaningless here */
                 else if (!change_state(&u, op, &program))
                         return false;

@@ -201,8 +201,15 @@ static void compare_function(struct oracle *o, uint64_t pc, uint64_t end)
 
                 if (dwarf_cfi_addrframe(o->cfi, pc, &frame) != 0) {
                         want = table_rule(o->table, pc);
-                        o->result->refused += UNWIND_RULE_KIND(&want) != UNWIND_UNSUPPORTED &&
-                                              UNWIND_RULE_KIND(&want) != UNWIND_NONE;
+                        if (UNWIND_RULE_KIND(&want) != UNWIND_UNSUPPORTED &&
+                            UNWIND_RULE_KIND(&want) != UNWIND_NONE) {
+                                o->result->refused++;
+                                if (o->print) {
+                                        o->print--;
+                                        printf("%" PRIx64 ": libdw: %s\n", pc, dwarf_errmsg(-1));
+                                        print_rule("table", want);
+                                }
+                        }
                         return;
                 }
                 dwarf_frame_info(frame, &from, &to, &is_signal);

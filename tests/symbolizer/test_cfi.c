@@ -190,6 +190,23 @@ static void test_expressions_that_rules_can_say(void **state)
         }
 }
 
+/* A cold part begins with what its function has saved and has put back: the assembler makes that a CIE. */
+static void test_cie_that_restores(void **state)
+{
+        static const uint8_t program[] = {0x0c, 7,    8, 0x90, 1, 0x0c, 6,    16,   0x83,
+                                          7,    0x86, 2, 0x0c, 7, 8,    0xc3, 0x06, 6};
+        _cleanup_buf_ struct buf eh = {0};
+        struct image_cie cie = plain_cie;
+        struct table x;
+
+        cie.program = program;
+        cie.program_size = sizeof(program);
+        image_fde(&eh, 1, image_cie(&eh, 1, &cie), T, 0x20, "", NULL, 0);
+        assert_int_equal(build_eh(&x, &eh), 0);
+        assert_rule(&x, T, UNWIND_SP, 8, 0, UNWIND_FP_SAME, 0);
+        done(&x);
+}
+
 static void test_signal_frames(void **state)
 {
         _cleanup_buf_ struct buf eh = {0};
@@ -498,6 +515,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                         cmocka_unit_test(test_rows_follow_the_instructions),
                         cmocka_unit_test(test_expressions_that_rules_can_say),
+                        cmocka_unit_test(test_cie_that_restores),
                         cmocka_unit_test(test_signal_frames),
                         cmocka_unit_test(test_arm64_return_addresses),
                         cmocka_unit_test(test_pages_carry_their_first_row),
