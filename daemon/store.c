@@ -334,12 +334,31 @@ static int unreadable(struct store *s, const char *id, int err, const char *why)
         return r;
 }
 
+/* All windows whole, each read straight into the sum. Any that cannot be read is a failure: the sum then has
+ * part of it. */
+static int add_all_whole(int dir_fd, char (*ids)[STORE_ID_SIZE], uint32_t n, struct profile **ret)
+{
+        _cleanup_profile_ struct profile *all = NULL;
+        const char *why;
+
+        int r = profile_new(&all);
+        for (uint32_t i = 0; i < n && r >= 0; i++)
+                r = store_merge_window(dir_fd, ids[i], all, &why);
+        if (r < 0)
+                return r;
+        *ret = TAKE_PTR(all);
+        return 0;
+}
+
 int store_add_windows(struct store *s, int dir_fd, char (*ids)[STORE_ID_SIZE], uint32_t n,
                       const struct selection *sel, bool strict, struct profile **ret)
 {
         _cleanup_profile_ struct profile *all = NULL;
         uint32_t added = 0;
 
+        if (n > 0 && selects_all(sel) && add_all_whole(dir_fd, ids, n, ret) >= 0)
+                return 0;
+        /* One after the other: what is selected of each, or all of those that can be read. */
         int r = profile_new(&all);
         for (uint32_t i = 0; i < n && r >= 0; i++) {
                 _cleanup_profile_ struct profile *p = NULL;

@@ -113,6 +113,9 @@ int store_unlink(int dir_fd, const char *id);
 /* A window's profile; no lock needed. -EBADMSG: `*ret_why` says why. */
 int store_read_window(int dir_fd, const char *id, struct profile **ret, const char **ret_why);
 
+/* The same, merged into a profile, in less time. After an error `into` holds part of the window. */
+int store_merge_window(int dir_fd, const char *id, struct profile *into, const char **ret_why);
+
 /* -- store_gaps.c -- */
 
 void gaps_note(struct store *s, uint64_t start_ns, uint64_t end_ns, const char *reason);

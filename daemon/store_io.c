@@ -152,9 +152,9 @@ int store_unlink(int dir_fd, const char *id)
         return unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-int store_read_window(int dir_fd, const char *id, struct profile **ret, const char **ret_why)
+/* The bytes of a window; -EBADMSG: *ret_why says what is wrong. */
+static int read_window_bytes(int dir_fd, const char *id, struct buf *b, const char **ret_why)
 {
-        _cleanup_buf_ struct buf b = {0};
         char name[64];
         struct stat st;
 
@@ -170,12 +170,33 @@ int store_read_window(int dir_fd, const char *id, struct profile **ret, const ch
                 *ret_why = "not a regular file";
                 return -EBADMSG;
         }
-        int r = st.st_size > STORE_MAX_FILE ? -EFBIG : read_fd(fd, STORE_MAX_FILE, &b);
+        return st.st_size > STORE_MAX_FILE ? -EFBIG : read_fd(fd, STORE_MAX_FILE, b);
+}
+
+static int too_large(int r, const char **ret_why)
+{
+        if (r != -EFBIG)
+                return r;
+        *ret_why = "larger than any window";
+        return -EBADMSG;
+}
+
+int store_read_window(int dir_fd, const char *id, struct profile **ret, const char **ret_why)
+{
+        _cleanup_buf_ struct buf b = {0};
+
+        int r = read_window_bytes(dir_fd, id, &b, ret_why);
         if (r == 0)
-                r = pprof_read(b.data, b.len, STORE_MAX_PROFILE, ret, ret_why);
-        if (r == -EFBIG) {
-                *ret_why = "larger than any window";
-                return -EBADMSG;
-        }
-        return r;
+                r = pprof_read(buf_text(&b), b.len, STORE_MAX_PROFILE, ret, ret_why);
+        return too_large(r, ret_why);
+}
+
+int store_merge_window(int dir_fd, const char *id, struct profile *into, const char **ret_why)
+{
+        _cleanup_buf_ struct buf b = {0};
+
+        int r = read_window_bytes(dir_fd, id, &b, ret_why);
+        if (r == 0)
+                r = pprof_merge(buf_text(&b), b.len, STORE_MAX_PROFILE, into, ret_why);
+        return too_large(r, ret_why);
 }
