@@ -46,6 +46,8 @@ static void test_all_functions(void **state)
         assert_true(kernel_symbols_find(k, address + 1, &s));
         assert_false(kernel_symbols_find(k, 0, &s));
         assert_false(kernel_symbols_find(k, 0x1000, &s));
+        /* other programs of this host may have loaded BPF since: then the second time finds no change */
+        assert_true(kernel_symbols_refresh(k) >= 0);
         assert_int_equal(kernel_symbols_refresh(k), 0);
         kernel_symbols_free(k);
 }
