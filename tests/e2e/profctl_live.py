@@ -131,7 +131,8 @@ r = record("--", SPLIT, "3")
 check(r.returncode == 0, f"record works alone ({r.stderr})")
 three, one = samples_of(r.stdout, "hot_three"), samples_of(r.stdout, "hot_one")
 check(three > one > 0, f"both functions are named ({three}, {one})")
-p = subprocess.Popen([PROFCTL, "record", "--", "sh", "-c", "echo ready; sleep 60"], stdout=subprocess.PIPE,
+# (exec: a shell that is about to fork can keep an interrupt from the child that it makes.)
+p = subprocess.Popen([PROFCTL, "record", "--", "sh", "-c", "echo ready; exec sleep 60"], stdout=subprocess.PIPE,
                      stderr=subprocess.PIPE, text=True, start_new_session=True)
 check(p.stdout.readline() == "ready\n", "the command runs")
 os.killpg(p.pid, signal.SIGINT)
