@@ -100,13 +100,16 @@ __noinline int send_kernel_stack(void)
         return s ? send_stack(s, &s->kernel.head, s->key.kernel_stack, 1, ABI_MAX_KERNEL_FRAMES) : 0;
 }
 
+/* argc, which _start pops, and some */
+#define STACK_END_ROOM 64
+
 /* Hands registers and stack of the sample to user space. 0 when it is in the ring. */
 __noinline int defer_sample(void)
 {
         struct scratch *s = get_scratch();
         uint32_t zero = 0, len = 0;
         struct raw_scratch *r = bpf_map_lookup_elem(&raw_scratches, &zero);
-        uint64_t address;
+        uint64_t address, end;
 
         if (!s || !r)
                 return -1;
@@ -119,10 +122,16 @@ __noinline int defer_sample(void)
         r->raw.epoch = s->epoch;
 
         address = s->registers.sp;
+        /* Above its first frame, a main thread's stack has arguments and environment, kilobytes of them. */
+        end = s->stack_end + STACK_END_ROOM;
+        if (end < address)
+                end = ~0ull; /* another stack */
         /* In pieces that do not cross a page: one that is not present ends it, and takes nothing with it. */
         for (int i = 0; i <= ABI_RAW_STACK / RAW_CHUNK; i++) {
-                uint32_t n = RAW_CHUNK - (address & (RAW_CHUNK - 1));
-                if (len > ABI_RAW_STACK - RAW_CHUNK || n > RAW_CHUNK)
+                uint64_t n = RAW_CHUNK - (address & (RAW_CHUNK - 1)), left = end - address;
+                if (n > left)
+                        n = left;
+                if (!n || len > ABI_RAW_STACK - RAW_CHUNK || n > RAW_CHUNK)
                         break;
                 if (bpf_probe_read_user(&r->stack[len], n, (void *)address))
                         break;

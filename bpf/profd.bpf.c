@@ -133,7 +133,8 @@ static __always_inline void user_stack(struct scratch *s)
                 return;
         }
         /* Of one image: program text and stack are placed at random, and a fork keeps both. */
-        s->stamp = mix(mix(hash_seed, code), BPF_CORE_READ(mm, start_stack)) | 1;
+        s->stack_end = BPF_CORE_READ(mm, start_stack);
+        s->stamp = mix(mix(hash_seed, code), s->stack_end) | 1;
 
         s->n_mappings = 0;
         s->settled = 0;

@@ -172,6 +172,7 @@ struct scratch {
         uint32_t version;           /* of that list; 0: not to be remembered */
         uint32_t cpu, epoch;
         uint64_t weight, stamp;
+        uint64_t stack_end; /* where the main thread's stack began: arguments and environment are above */
         uint64_t hash;      /* of the user frames emitted */
         uint64_t hash_leaf; /* of the first LEAF of them */
         uint8_t compat, defer, settled, pad;
