@@ -109,9 +109,9 @@ static void check_store(struct doctor *d, struct json_object *s)
                 doctor_say(d, FINDING_GOOD, "store", "%s", directory);
         if (bad)
                 doctor_say(d, FINDING_NOTE, "store",
-                           "%" PRIu64
-                           " files in %s are damaged or not profd's: look at its log, then remove them",
-                           bad, directory);
+                           "%" PRIu64 " file%s in %s %s damaged or not profd's: look at its log, then "
+                                      "remove what is not needed",
+                           bad, bad == 1 ? "" : "s", directory, bad == 1 ? "is" : "are");
 }
 
 static void check_names(struct doctor *d, struct json_object *s)

@@ -1,5 +1,6 @@
 #include "tools/event.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,17 +66,41 @@ uint64_t profile_lost(const struct profile *p)
         return lost;
 }
 
+/* " at 99 Hz (why)" where all of the profile had one rate, " at 9 to 99 Hz" where it changed. */
+static void put_rate(const struct profile *p, struct buf *out)
+{
+        static const char key[] = "rate.reached: ";
+        uint64_t low = UINT64_MAX, high = 0;
+        const char *text = NULL;
+
+        for (uint32_t i = 0; i < p->n_comments; i++) {
+                const char *line = profile_str(p, p->comment[i]);
+                if (strncmp(line, key, sizeof(key) - 1) != 0)
+                        continue;
+                char *end;
+                uint64_t rate = strtoull(line + sizeof(key) - 1, &end, 10);
+                if (end == line + sizeof(key) - 1)
+                        continue; /* there were more than a ledger keeps */
+                text = line + sizeof(key) - 1;
+                low = MIN_OF(low, rate);
+                high = MAX_OF(high, rate);
+        }
+        if (text && low == high)
+                buf_addf(out, " at %s", text);
+        else if (text)
+                buf_addf(out, " at %" PRIu64 " to %" PRIu64 " Hz", low, high);
+}
+
 void event_summary(const struct profile *p, int type, struct buf *out)
 {
         char t[HUMAN_MAX];
-        const char *name = profile_str(p, p->type[type].type), *rate = profile_ledger(p, "rate.reached");
+        const char *name = profile_str(p, p->type[type].type);
         uint64_t samples = profile_samples(p), lost = profile_lost(p);
 
         buf_addf(out, "%s: %s", name, human_value(t, profile_str(p, p->type[type].unit), sum(p, type)));
         if (!strcmp(name, "cpu") && profile_find_type(p, "samples") >= 0)
                 buf_addf(out, " in %s sample%s", human_count(t, samples), samples == 1 ? "" : "s");
-        if (rate)
-                buf_addf(out, " at %s", rate);
+        put_rate(p, out);
         if (profile_ledger(p, "samples.taken"))
                 buf_addf(out, ", %s lost", human_count(t, lost));
 }

@@ -146,10 +146,11 @@ static void show_store(struct json_object *j, struct buf *out)
                 human_range(out, oldest, newest);
         }
         buf_addf(out, " in %s\n", json_at_text(j, "store.directory", "?"));
-        if (json_at_u64(j, "store.bad_files", 0) > 0) {
+        uint64_t bad = json_at_u64(j, "store.bad_files", 0);
+        if (bad > 0) {
                 label(out, "");
-                buf_addf(out, "%" PRIu64 " files there are damaged or not profd's; they are left alone\n",
-                         json_at_u64(j, "store.bad_files", 0));
+                buf_addf(out, "%" PRIu64 " file%s there %s damaged or not profd's, and left alone\n", bad,
+                         bad == 1 ? "" : "s", bad == 1 ? "is" : "are");
         }
         if (error) {
                 label(out, "");
@@ -167,7 +168,7 @@ static void show_names(struct json_object *j, struct buf *out)
         buf_addf(out, "%s objects, ", human_count(n, json_at_u64(j, "tracking.objects", 0)));
         buf_addf(out, "%s unwind tables", human_count(n, json_at_u64(j, "tracking.unwind_tables", 0)));
         if (bad > 0)
-                buf_addf(out, "; %" PRIu64 " objects could not be read", bad);
+                buf_addf(out, "; %" PRIu64 " object%s could not be read", bad, bad == 1 ? "" : "s");
         buf_addc(out, '\n');
 }
 

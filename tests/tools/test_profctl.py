@@ -203,6 +203,13 @@ class Report(Case):
         self.assertIn("in 1,000 samples", text)
         self.assertIn("02:11:00 to 02:12:00", text)
 
+    def test_rates_that_differ(self):
+        for i, rate in enumerate(["99 Hz", "9 Hz (lowered)", "12 Hz"]):
+            self.make("r%d.pb.gz" % i, WEB.replace("99 Hz", rate))
+        os.unlink(self.web)
+        self.assertIn("# cpu: 30.0 s in 3,000 samples at 9 to 99 Hz, 9 lost\n", self.ok("report", self.dir))
+        self.assertIn(" at 9 Hz (lowered), 3 lost\n", self.ok("report", self.path("r1.pb.gz")))
+
     def test_names_cannot_command_the_terminal(self):
         evil = self.make("evil.pb.gz", "a 1 - 5 ma\x1b[31min\x07@b\x1b]0;x@c\n".replace(";x@c", "x"))
         text = self.ok("report", evil)
@@ -310,7 +317,7 @@ class FromDaemon(Case):
       memory: 60.0 MiB; at most 256.0 MiB (daemon 20.0 MiB, symbolizer 10.0 MiB, kernel maps 30.0 MiB)
       tracks: 431 processes, 1,200 objects, 900 unwind tables; 2 objects could not be read
       stored: 1,440 windows, 7.0 MiB, 2026-11-30 02:10:00 to 2026-12-01 02:10:00 UTC in /var/lib/profd
-              1 files there are damaged or not profd's; they are left alone
+              1 file there is damaged or not profd's, and left alone
               trouble: disk full
         note: kernel names are hidden
 """)
