@@ -179,15 +179,13 @@ void api_work(struct api_request *r);
 
 /* -- api_shape.c -- */
 
-struct api_shape {
-        const struct api_peer *peer; /* its samples only; NULL: all */
-        const char *labels;          /* "a,b": only these; NULL: all */
-        uint32_t max_samples;        /* 0: no limit */
-};
+/* A new profile of the samples that the peer, who does not see all, may see. Nothing of the others is in it,
+ * not in any table either. */
+int api_confine(const struct profile *p, const struct api_peer *peer, struct profile **ret);
 
-/* A new profile. Nothing of what is left out is in it, not in any table either; with max_samples the
- * smallest samples are added up in one named "[remainder]", and the ledger says how many. 0 or -errno. */
-int api_shape(const struct profile *p, const struct api_shape *shape, struct profile **ret);
+/* A new profile with the labels of a list "comm,unit" only; the numbers are kept when it names "pid" or
+ * "thread_id". */
+int api_reduce_labels(const struct profile *p, const char *list, struct profile **ret);
 
 /* -- api_windows.c -- */
 

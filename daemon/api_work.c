@@ -6,11 +6,11 @@
 
 #include "base/io.h"
 #include "daemon/api_internal.h"
+#include "profile/limit.h"
 #include "profile/pprof.h"
 
 /* Collectors make a series of each set of string labels; pid and thread ID are numbers and make none. */
 #define SCRAPE_LABELS "comm,unit,container_id,pid,thread_id"
-#define MIN_SAMPLES   16u
 
 static const char *labels_of(const struct api_request *r)
 {
@@ -19,54 +19,44 @@ static const char *labels_of(const struct api_request *r)
         return r->route == ROUTE_SCRAPE ? SCRAPE_LABELS : NULL;
 }
 
-static int measure(const struct profile *p, uint64_t *ret)
+static bool is_limited(const struct api_request *r)
+{
+        return r->query.max_samples || r->query.max_bytes;
+}
+
+/* Puts the profile that a step made in the place of the one it was made of. */
+static int step(int r, struct profile **p, struct profile **made)
+{
+        if (r < 0)
+                return r;
+        profile_free(*p);
+        *p = TAKE_PTR(*made);
+        return 0;
+}
+
+/* What the client gets of a profile, in place: what it may see first. */
+static int shape(struct api_request *r, struct profile **p)
+{
+        const char *labels = labels_of(r);
+        struct profile *made = NULL;
+        int e = 0;
+
+        if (!r->peer.all)
+                e = step(api_confine(*p, &r->peer, &made), p, &made);
+        if (e == 0 && labels)
+                e = step(api_reduce_labels(*p, labels, &made), p, &made);
+        if (e == 0 && is_limited(r))
+                e = step(profile_limit(*p, r->query.max_samples, r->query.max_bytes, &made), p, &made);
+        return e;
+}
+
+static void reply_profile(struct api_request *r, struct profile **p)
 {
         _cleanup_buf_ struct buf b = {0};
-        int r = pprof_write(p, false, &b);
 
-        *ret = b.len;
-        return r;
-}
-
-/* Confines the profile to the peer and shapes it; fewer samples until it is small enough. */
-static int shape(struct api_request *r, const struct profile *p, struct profile **ret)
-{
-        struct api_shape how = {
-                        .peer = &r->peer, .labels = labels_of(r), .max_samples = r->query.max_samples};
-
-        for (;;) {
-                _cleanup_profile_ struct profile *shaped = NULL;
-                uint64_t size = 0, max = r->query.max_bytes;
-                int e = api_shape(p, &how, &shaped);
-                if (e >= 0 && max)
-                        e = measure(shaped, &size);
-                if (e < 0)
-                        return e;
-                uint32_t n = shaped->n_samples;
-                if (size <= max || n <= MIN_SAMPLES) {
-                        *ret = TAKE_PTR(shaped);
-                        return 0;
-                }
-                /* Stacks share functions and strings, so the size falls more slowly than the samples. */
-                n = (uint32_t)MIN_OF((uint64_t)n * 9 / 10,
-                                     (uint64_t)((double)n * (double)max / (double)size));
-                how.max_samples = MAX_OF(n, MIN_SAMPLES);
-        }
-}
-
-static bool is_shaped(const struct api_request *r)
-{
-        return !r->peer.all || labels_of(r) || r->query.max_samples || r->query.max_bytes;
-}
-
-static void reply_profile(struct api_request *r, const struct profile *p)
-{
-        _cleanup_profile_ struct profile *shaped = NULL;
-        _cleanup_buf_ struct buf b = {0};
-
-        int e = is_shaped(r) ? shape(r, p, &shaped) : 0;
+        int e = shape(r, p);
         if (e >= 0)
-                e = pprof_write(shaped ? shaped : p, true, &b);
+                e = pprof_write(*p, true, &b);
         if (e < 0)
                 api_reply_error(r, e, "this profile cannot be made: not enough memory; ask for less");
         else
@@ -109,7 +99,7 @@ static void query(struct api_request *r)
         else if (e < 0)
                 api_reply_error(r, e, NULL);
         else
-                reply_profile(r, p);
+                reply_profile(r, &p);
 }
 
 void api_work(struct api_request *r)
@@ -117,7 +107,7 @@ void api_work(struct api_request *r)
         _cleanup_profile_ struct profile *live = TAKE_PTR(r->profile);
 
         if (live)
-                reply_profile(r, live);
+                reply_profile(r, &live);
         else if (r->route == ROUTE_WINDOWS)
                 api_windows(r);
         else if (r->route == ROUTE_WINDOW)
