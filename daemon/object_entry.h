@@ -66,4 +66,15 @@ static inline struct object_entry *object_entry_of(struct object *o)
         return (struct object_entry *)o; /* its first member */
 }
 
+/* The bias of a mapping at `start` of file offset `offset`: that of the executable segment which holds the
+ * offset; false when none does, or they are not known. */
+bool object_entry_bias(const struct object_entry *o, uint64_t start, uint64_t offset, uint64_t *ret);
+
+/* Notes where its text is, by its executable segments. */
+void object_entry_text(struct object_entry *o, const struct sym_info *info);
+
+/* The vDSO is no file; every process maps the same one as we do: a copy of it as a file. A descriptor, or
+ * -errno. */
+int object_vdso_file(uint64_t *ret_size);
+
 #endif

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <sys/mman.h>
 
 #include "base/cleanup.h"
 #include "base/hash.h"
@@ -24,7 +22,6 @@
  * of a CPU. */
 #define AGAIN_MIN_NS     NSEC_PER_SEC
 #define AGAIN_PER_ROW_NS 6000u
-#define MAX_VDSO         (64u << 10)
 
 /* Frames that were drained are read before the drain after the next. */
 #define GRACE_TICKS 3
@@ -252,47 +249,6 @@ static void fail(struct object_table *t, struct object_entry *o, int error)
         step(t, o, OBJECT_FAILED);
 }
 
-static uint64_t page_down(uint64_t x)
-{
-        return x & ~(uint64_t)UNWIND_PAGE_MASK;
-}
-
-bool object_entry_bias(const struct object_entry *o, uint64_t start, uint64_t offset, uint64_t *ret)
-{
-        const struct sym_info *info = o->object.symbols ? symobj_info(o->object.symbols) : NULL;
-        const struct sym_segment *found = NULL;
-
-        if (!info)
-                return false;
-        for (uint32_t i = 0; i < info->n_segments; i++) {
-                const struct sym_segment *s = &info->segment[i];
-                if (offset < page_down(s->offset) || offset >= s->offset + s->filesz)
-                        continue;
-                /* Two segments may share a page of the file: the one that begins on it is meant. */
-                if (!found || page_down(s->offset) == offset)
-                        found = s;
-        }
-        if (!found)
-                return false;
-        *ret = start - offset + found->offset - found->vaddr;
-        return true;
-}
-
-static void take_text_range(struct object *o, const struct sym_info *info)
-{
-        o->text_start = UINT64_MAX;
-        for (uint32_t i = 0; i < info->n_segments; i++) {
-                const struct sym_segment *s = &info->segment[i];
-                if (s->vaddr < o->text_start) {
-                        o->text_start = s->vaddr;
-                        o->text_offset = s->offset;
-                }
-                o->text_end = MAX_OF(o->text_end, s->vaddr + s->memsz);
-        }
-        if (!info->n_segments)
-                o->text_start = 0;
-}
-
 /* -- tables -- */
 
 static void on_table(void *ctx, int err, const struct sym_table *table)
@@ -366,7 +322,7 @@ static void on_info(void *ctx, int err, struct symobj *obj, const struct sym_inf
         }
         o->object.build_id_len = MIN_OF(info->build_id_len, SYM_BUILD_ID_MAX);
         memcpy(o->object.build_id, info->build_id, o->object.build_id_len);
-        take_text_range(&o->object, info);
+        object_entry_text(o, info);
         if (info->has_unwind && info->elf_class == ELFCLASS64 && info->machine == OWN_MACHINE) {
                 int r = unwind_index_new(t->tables, info->segment, info->n_segments,
                                          o->size + UNWIND_PAGE_MASK, &o->index);
@@ -394,26 +350,6 @@ static void read_object(struct object_table *t, struct object_entry *o, int fd, 
         o->object.symbols = obj;
         if (!obj)
                 fail(t, o, -ENOMEM);
-}
-
-/* The vDSO is no file; every process maps the same one as we do. */
-static int vdso_file(uint64_t *ret_size)
-{
-        const Elf64_Ehdr *image = (const void *)getauxval(AT_SYSINFO_EHDR);
-
-        if (!image)
-                return -ENOENT;
-        uint64_t size = image->e_shoff + (uint64_t)image->e_shnum * image->e_shentsize;
-        if (size > MAX_VDSO)
-                return -EFBIG;
-        _cleanup_close_ int fd = memfd_create("vdso", MFD_CLOEXEC);
-        if (fd < 0)
-                return -errno;
-        int r = write_all(fd, image, size);
-        if (r < 0)
-                return r;
-        *ret_size = size;
-        return TAKE_FD(fd);
 }
 
 static void submit(struct object_table *t, struct object_entry *o, bool look_only)
@@ -496,7 +432,7 @@ static void open_object(struct object_table *t, struct object_entry *o)
                 submit(t, o, false);
                 return;
         }
-        int fd = vdso_file(&o->size);
+        int fd = object_vdso_file(&o->size);
         if (fd < 0)
                 fail(t, o, fd);
         else
@@ -622,20 +558,6 @@ void object_table_tick(struct object_table *t, uint64_t now_ns)
                 if (can_go(t, o, now_ns))
                         entry_free(t, o);
         }
-}
-
-struct object *object_ref(struct object *o)
-{
-        if (o)
-                object_entry_of(o)->refs++;
-        return o;
-}
-
-struct object *object_unref(struct object *o)
-{
-        if (o)
-                object_entry_of(o)->refs--;
-        return NULL;
 }
 
 void object_table_stats(const struct object_table *t, struct object_table_stats *ret)

@@ -37,9 +37,6 @@ enum object_answer object_table_need(struct object_table *t, struct object_entry
 enum object_answer object_table_need_rows(struct object_table *t, struct object_entry *o, uint64_t address,
                                           uint64_t now_ns);
 
-/* The bias of a mapping at `start` of file offset `offset`: false when no executable segment holds it. */
-bool object_entry_bias(const struct object_entry *o, uint64_t start, uint64_t offset, uint64_t *ret);
-
 int object_table_fd(const struct object_table *t);
 void object_table_dispatch(struct object_table *t);
 

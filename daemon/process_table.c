@@ -375,6 +375,8 @@ static void on_scanned(void *ctx, const struct process_scan_map *m)
 {
         const struct scan *s = ctx;
 
+        if (m->start >> 63)
+                return; /* [vsyscall]: the kernel's, and the same in all */
         add_mapping(s->t, s->p, m, 0);
 }
 
@@ -451,6 +453,12 @@ int process_table_scan_all(struct process_table *t)
                     p->applied_ns < now - NSEC_PER_SEC)
                         (void)process_table_scan(t, p->process.pid);
         return 0;
+}
+
+void process_table_find_ns_pid(struct process_table *t, struct process_entry *p)
+{
+        if (!p->process.ns_pid && !p->process.exited)
+                p->process.ns_pid = process_scan_ns_pid(p->process.pid, &t->scratch);
 }
 
 /* -- finding -- */

@@ -61,6 +61,9 @@ struct process_entry *process_table_started(struct process_table *t, uint32_t pi
 /* The image of a process at a time. */
 struct process_image *process_entry_image(struct process_entry *p, uint64_t time_ns);
 
+/* Finds out its pid in its own namespace, while it lives. */
+void process_table_find_ns_pid(struct process_table *t, struct process_entry *p);
+
 /* Takes the processes whose mappings changed, exited or are wanted, one by one; NULL when there are no more.
  */
 struct process_entry *process_table_next_dirty(struct process_table *t);

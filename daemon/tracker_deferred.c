@@ -129,6 +129,7 @@ static void publish(struct deferred *d, struct process_entry *p, const struct pr
                 p->flags |= ABI_PROCESS_SETTLED;
         if (p->stamp != w->raw->stamp || p->stamp_image != image || settled) {
                 p->wanted_stamp = w->raw->stamp;
+                process_table_find_ns_pid(d->parts.processes, p);
                 process_table_mark(d->parts.processes, p);
         }
 }
