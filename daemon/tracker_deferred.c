@@ -10,6 +10,8 @@
 #include "daemon/unwind_twin.h"
 
 #define PATIENCE_NS NSEC_PER_SEC
+/* Between two readings of one process in /proc. */
+#define RESCAN_NS NSEC_PER_SEC
 
 struct waiting {
         struct waiting *next;
@@ -17,6 +19,7 @@ struct waiting {
         struct object_entry *object; /* what it waits for (held); NULL: records */
         uint32_t version;            /* of the object when it was found wanting */
         bool scanned;                /* /proc was asked for the process */
+        bool as_scanned;             /* walk with what it said */
         uint32_t bytes;
         uint32_t n_kernel;
         const uint64_t *kernel;
@@ -143,6 +146,18 @@ static enum object_answer ask(struct deferred *d, const struct unwind_twin_resul
         return a;
 }
 
+/* An address outside every mapping: of a list that is not whole, because records were lost? */
+static bool look_again(struct deferred *d, struct waiting *w, struct process_entry *p,
+                       const struct process_image *image, uint64_t now_ns)
+{
+        if (w->scanned || p->process.exited || image != p->image || now_ns - p->rescanned_ns < RESCAN_NS)
+                return false;
+        w->scanned = true;
+        w->as_scanned = process_table_scan(d->parts.processes, p->process.pid) == 0 &&
+                        process_table_find(d->parts.processes, p->process.pid) == p;
+        return w->as_scanned;
+}
+
 /* True when the sample is done with. */
 static bool finish(struct deferred *d, struct waiting *w, bool last, uint64_t now_ns)
 {
@@ -154,10 +169,15 @@ static bool finish(struct deferred *d, struct waiting *w, bool last, uint64_t no
                 return true;
         }
         p->used_ns = now_ns;
-        struct process_image *image = process_entry_image(p, w->raw->time_ns);
+        struct process_image *image = w->as_scanned ? p->image : process_entry_image(p, w->raw->time_ns);
         publish(d, p, image, w, false);
         for (;;) {
                 unwind_twin_walk(w->raw, image->maps, d->parts.tables, now_ns, &r);
+                if (r.walk == ABI_WALK_NO_MAPPING && look_again(d, w, p, image, now_ns)) {
+                        image = p->image;
+                        publish(d, p, image, w, false);
+                        continue;
+                }
                 if (!r.missing)
                         break;
                 struct object_entry *o = r.missing;

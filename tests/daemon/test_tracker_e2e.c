@@ -346,6 +346,49 @@ static void test_a_pid_that_is_used_again(void **state)
         assert_int_equal(n, 10);
 }
 
+static void test_records_that_were_lost_are_made_up_for(void **state)
+{
+        struct rig *r = rig_new(HZ, 1 << 20); /* and rings of 64 KiB */
+        char *many[] = {place.work, "many", "400", "0", place.work, NULL};
+        char *burn[] = {place.work, "burn", "1000", NULL};
+        struct tracker_stats s;
+        int fd;
+
+        assert_non_null(r);
+        rig_run(r, 300);
+        /* Nobody reads the rings meanwhile. */
+        int first = rig_spawn(many);
+        waitpid(first, NULL, 0);
+        int burning = rig_spawn(burn);
+        int idle = start_waiting(place.work_static, "1", &fd);
+        int last = rig_spawn(many);
+        waitpid(last, NULL, 0);
+
+        r->only_pid = (uint32_t)burning;
+        rig_run_child(r, burning);
+        rig_run(r, 6000); /* all of /proc is read at most each 5 s */
+        rig_settle(r);
+        tracker_stats(r->tracker, &s);
+        printf("%llu records, %llu lost\n", (unsigned long long)s.records,
+               (unsigned long long)s.records_lost);
+        assert_true(s.records_lost > 0);
+        struct rig_count c = rig_count(r, "tracker_work", place.work, NULL, "hot_burn");
+        show("started meanwhile", &c);
+        assert_true(c.hit > 0);
+        assert_complete(&c, 97);
+        const struct process *p = tracker_process(r->tracker, (uint32_t)idle, 0);
+        assert_non_null(p);
+        assert_string_equal(p->comm, "tracker_work_st");
+        assert_int_equal(p->ppid, getpid());
+        assert_false(p->exited);
+        /* What ended unseen is not taken for alive. */
+        p = tracker_process(r->tracker, (uint32_t)first, 0);
+        assert_true(!p || p->exited);
+        go_on(fd);
+        waitpid(idle, NULL, 0);
+        rig_free(r);
+}
+
 static void test_a_ceiling_that_is_far_too_low(void **state)
 {
         struct tracker_stats s;
@@ -413,6 +456,7 @@ int main(int argc, char **argv)
                                                         teardown_rig),
                         cmocka_unit_test_setup_teardown(test_a_pid_that_is_used_again, setup_rig,
                                                         teardown_rig),
+                        cmocka_unit_test(test_records_that_were_lost_are_made_up_for),
                         cmocka_unit_test(test_a_ceiling_that_is_far_too_low),
         };
         char self[PATH_MAX];
