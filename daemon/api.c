@@ -63,20 +63,50 @@ void api_to_work(struct api *a, struct api_request *r)
         pthread_mutex_unlock(&a->lock);
 }
 
+/* A query of stored windows: the one kind of work that takes much memory. */
+static bool is_query(const struct api_request *r)
+{
+        return r->route == ROUTE_PROFILE && !r->query.live;
+}
+
+/* With the lock: the next work; of queries one at a time, so that a day's profile is in memory once, and a
+ * thread is left for what is short. */
+static struct api_request *take_work(struct api *a)
+{
+        struct api_queue *q = &a->work_queue;
+
+        for (struct api_request **at = &q->head; *at; at = &(*at)->next) {
+                struct api_request *r = *at;
+                if (is_query(r) && a->querying)
+                        continue;
+                *at = r->next;
+                if (q->tail == &r->next)
+                        q->tail = at;
+                return r;
+        }
+        return NULL;
+}
+
 static void *work_thread(void *arg)
 {
         struct api *a = arg;
 
         pthread_mutex_lock(&a->lock);
         while (!a->stopping) {
-                struct api_request *r = queue_pop(&a->work_queue);
+                struct api_request *r = take_work(a);
                 if (!r) {
                         pthread_cond_wait(&a->work_ready, &a->lock);
                         continue;
                 }
+                bool query = is_query(r);
+                a->querying = a->querying || query;
                 pthread_mutex_unlock(&a->lock);
-                api_work(r);
+                api_work(r); /* the request is not ours after this */
                 pthread_mutex_lock(&a->lock);
+                if (query) {
+                        a->querying = false;
+                        pthread_cond_signal(&a->work_ready); /* one that was passed over */
+                }
         }
         pthread_mutex_unlock(&a->lock);
         return NULL;

@@ -124,6 +124,7 @@ struct api {
         struct api_connection *connections;
         uint32_t n_connections;
         bool stopping;
+        bool querying; /* a query of stored windows is at work */
         pthread_t thread[API_THREADS];
         uint32_t n_threads;
 

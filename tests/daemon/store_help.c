@@ -75,7 +75,7 @@ struct profile *help_profile(uint64_t start_s, uint64_t seconds, uint32_t n, uin
         must(profile_type(p, "samples", "count"), "type");
         must(profile_type(p, "cpu", "nanoseconds"), "type");
         for (uint32_t i = 0; i < n; i++) {
-                uint32_t x = (seed * 31 + i * 7) % 64, ids[3];
+                uint32_t x = (seed * 31 + i * 7) % (n > 1000 ? n : 64), ids[3];
                 bool secret = i & 1;
                 const char *prefix = secret ? "secret_" : "";
                 for (uint32_t k = 0; k < ARRAY_SIZE(ids); k++)

@@ -226,6 +226,28 @@ static void test_labels_and_limits_of_a_scrape(void **state)
         assert_int_equal(help_sum(s, "samples"), help_sum(want, "samples"));
 }
 
+/* What Pyroscope takes: 16,000 samples and 4 MiB; the rest of them in one, so that totals stay. */
+static void test_a_scrape_of_a_large_host_is_bounded(void **state)
+{
+        struct help_server *h = *state;
+        _cleanup_reply_ struct help_reply r, all;
+        _cleanup_buf_ struct buf plain = {0};
+        _cleanup_profile_ struct profile *want = help_profile(T0, 1, 40001, 5);
+
+        atomic_store(&h->live_samples, 40001);
+        help_get(h->socket, "/debug/pprof/profile?seconds=0.1", "", &r);
+        assert_int_equal(r.status, 200);
+        _cleanup_profile_ struct profile *p = body_profile(&r);
+        assert_in_range(p->n_samples, 1000, 16000);
+        assert_int_equal(pprof_write(p, false, &plain), 0);
+        assert_true(plain.len <= 4u << 20);
+        assert_int_equal(help_sum(p, "cpu"), help_sum(want, "cpu"));
+        /* Other clients get all of it. */
+        help_get(h->socket, "/api/v1/profile?seconds=0.1", "", &all);
+        _cleanup_profile_ struct profile *q = body_profile(&all);
+        assert_int_equal(q->n_samples, want->n_samples);
+}
+
 static void test_ops_get_what_was_asked(void **state)
 {
         struct help_server *h = *state;
@@ -239,6 +261,29 @@ static void test_ops_get_what_was_asked(void **state)
         assert_int_equal(help_last(h)->follow_pid, 12);
         assert_true(help_last(h)->threads);
         assert_true(help_last(h)->peer.all);
+}
+
+/* Queries wait for each other; all are answered, and what is short is not held up for good. */
+static void test_many_queries_at_once(void **state)
+{
+        struct help_server *h = *state;
+        static const char get[] =
+                        "GET /api/v1/profile?since=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        _cleanup_reply_ struct help_reply windows;
+        int fds[12];
+
+        for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+                fds[i] = help_connect(h->socket);
+                assert_int_equal(write(fds[i], get, strlen(get)), strlen(get));
+        }
+        help_get(h->socket, "/api/v1/windows", "", &windows);
+        assert_int_equal(windows.status, 200);
+        for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+                char answer[16] = "";
+                assert_true(read(fds[i], answer, sizeof(answer) - 1) > 0);
+                assert_non_null(strstr(answer, " 200"));
+                close(fds[i]);
+        }
 }
 
 static void wait_for(atomic_uint *counter, unsigned value)
@@ -652,7 +697,9 @@ int main(void)
                         API_TEST(test_a_stored_range),
                         API_TEST(test_a_live_profile),
                         API_TEST(test_labels_and_limits_of_a_scrape),
+                        API_TEST(test_a_scrape_of_a_large_host_is_bounded),
                         API_TEST(test_ops_get_what_was_asked),
+                        API_TEST(test_many_queries_at_once),
                         API_TEST(test_a_client_that_goes_away_cancels),
                         API_TEST(test_collections_of_one_client_are_bounded),
                         API_TEST(test_collections_under_way_end_with_the_daemon),
