@@ -99,31 +99,70 @@ static int publish_free_name(struct store *s, const char *temp, const struct sto
         return r;
 }
 
-static int put_encoded(struct store *s, struct store_facts *f, const struct buf *b, uint64_t number)
+/* Becomes the writer and takes a number. */
+static int begin_put(struct store *s, uint64_t *ret_number, int *ret_dir_fd)
 {
-        char temp[64], id[STORE_ID_SIZE];
+        pthread_mutex_lock(&s->lock);
+        int r = store_become_writer(s);
+        if (r == 0) {
+                index_refresh(s); /* names and numbers that came by other hands */
+                *ret_dir_fd = fcntl(s->dir_fd, F_DUPFD_CLOEXEC, 0);
+                r = *ret_dir_fd < 0 ? -errno : 0;
+        }
+        *ret_number = s->next_seq++;
+        pthread_mutex_unlock(&s->lock);
+        return r;
+}
 
-        int r = store_write_temp(s->dir_fd, "put", number, b, temp);
-        if (r == -ENOENT) { /* the directory was removed: make it again */
-                s->gone = true;
-                r = store_become_writer(s);
-                if (r == 0)
-                        r = store_write_temp(s->dir_fd, "put", number, b, temp);
-        }
-        if (r < 0)
-                return r;
-        r = publish_free_name(s, temp, f, id);
-        if (r < 0) {
-                unlinkat(s->dir_fd, temp, 0);
-                return r;
-        }
-        return index_add(s, id, f, true);
+static int publish(struct store *s, int dir_fd, const char *temp, struct store_facts *f)
+{
+        char id[STORE_ID_SIZE];
+
+        pthread_mutex_lock(&s->lock);
+        int r = publish_free_name(s, temp, f, id);
+        if (r == 0)
+                r = index_add(s, id, f, true);
+        else
+                unlinkat(dir_fd, temp, 0);
+        pthread_mutex_unlock(&s->lock);
+        return r;
+}
+
+/* Encodes and writes without the lock: however slow the disk, status and queries do not wait for it. */
+static int put_once(struct store *s, const struct profile *p, struct store_facts *f)
+{
+        _cleanup_close_ int dir_fd = -1;
+        _cleanup_buf_ struct buf b = {0};
+        char temp[64];
+        uint64_t number;
+
+        int r = begin_put(s, &number, &dir_fd);
+        f->first_seq = f->last_seq = number;
+        if (r == 0)
+                r = store_facts_encode(p, f, &b);
+        if (r == 0)
+                r = store_write_temp(dir_fd, "put", number, &b, temp);
+        if (r == 0)
+                r = publish(s, dir_fd, temp, f);
+        if (r == 0)
+                store_sync_directory(dir_fd);
+        return r;
+}
+
+static void note_failure(struct store *s, uint64_t start_ns, uint64_t end_ns, int err)
+{
+        char range[STORE_ID_SIZE] = "";
+
+        store_id_format(start_ns / NSEC_PER_SEC, store_seconds(end_ns - start_ns), range);
+        s->write_errors++;
+        store_fail(s, "window not stored:", range, err,
+                   err == -ENOSPC ? "make room on that file system, or lower MaxSize=" : NULL);
+        gaps_note(s, start_ns, end_ns, gaps_reason(err));
 }
 
 int store_put(struct store *s, const struct profile *p)
 {
         _cleanup_facts_ struct store_facts f = {0};
-        _cleanup_buf_ struct buf b = {0};
 
         int r = store_facts_from_profile(p, &f);
         if (r < 0)
@@ -133,27 +172,17 @@ int store_put(struct store *s, const struct profile *p)
                 memcpy(f.boot_id, s->boot_id, sizeof(f.boot_id));
         if (!f.boot_end_ns)
                 f.boot_end_ns = now_boottime_ns();
-
+        r = put_once(s, p, &f);
+        if (r == -ENOENT) { /* the directory was removed: make it again */
+                pthread_mutex_lock(&s->lock);
+                s->gone = true;
+                pthread_mutex_unlock(&s->lock);
+                r = put_once(s, p, &f);
+        }
         pthread_mutex_lock(&s->lock);
-        r = store_become_writer(s);
-        if (r == 0)
-                index_refresh(s); /* names and numbers that came by other hands */
-        f.first_seq = f.last_seq = s->next_seq++;
-        pthread_mutex_unlock(&s->lock);
-        if (r == 0)
-                r = store_facts_encode(p, &f, &b);
-
-        pthread_mutex_lock(&s->lock);
-        if (r == 0)
-                r = put_encoded(s, &f, &b, f.first_seq);
-        if (r < 0) {
-                char range[STORE_ID_SIZE] = "";
-                store_id_format(start / NSEC_PER_SEC, store_seconds(end - start), range);
-                s->write_errors++;
-                store_fail(s, "window not stored:", range, r,
-                           r == -ENOSPC ? "make room on that file system, or lower MaxSize=" : NULL);
-                gaps_note(s, start, end, gaps_reason(r));
-        } else {
+        if (r < 0)
+                note_failure(s, start, end, r);
+        else {
                 s->put = true;
                 s->merge_rests = false;
                 s->error[0] = 0;

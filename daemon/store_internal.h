@@ -109,6 +109,8 @@ int store_become_writer(struct store *s);
 int store_write_temp(int dir_fd, const char *kind, uint64_t number, const struct buf *b, char *ret_name);
 /* Renames it; -EEXIST when the name is taken. No lock needed. */
 int store_publish(int dir_fd, const char *temp, const char *id);
+/* Makes names last. Slow disks: without `lock`. */
+void store_sync_directory(int dir_fd);
 int store_unlink(int dir_fd, const char *id);
 /* A window's profile; no lock needed. -EBADMSG: `*ret_why` says why. */
 int store_read_window(int dir_fd, const char *id, struct profile **ret, const char **ret_why);

@@ -138,10 +138,14 @@ int store_publish(int dir_fd, const char *temp, const char *id)
                 if (renameat(dir_fd, temp, dir_fd, name) < 0)
                         return -errno;
         }
-        /* The name is there; should this fail, a crash may take the window, no other one. */
+        return 0;
+}
+
+void store_sync_directory(int dir_fd)
+{
+        /* Names are there already; should this fail, a loss of power may take the newest, no other one. */
         if (fsync(dir_fd) < 0)
                 log_warning("Store: fsync of the directory: %s", strerror(errno));
-        return 0;
 }
 
 int store_unlink(int dir_fd, const char *id)

@@ -331,7 +331,12 @@ static int merge_one(struct store *s, uint64_t now_ns)
                 set_apart(s, &g);
                 return 1;
         }
-        return r < 0 ? r : 1;
+        if (r < 0)
+                return r;
+        pthread_mutex_unlock(&s->lock);
+        store_sync_directory(dir_fd); /* before anything is removed */
+        pthread_mutex_lock(&s->lock);
+        return 1;
 }
 
 /* -- retention -- */
