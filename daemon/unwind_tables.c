@@ -127,6 +127,8 @@ struct unwind_tables *unwind_tables_free(struct unwind_tables *t)
 {
         if (!t)
                 return NULL;
+        while (t->first)
+                unwind_index_free(t, t->first);
         unwind_shards_free(t->shards);
         unwind_rules_free(t->rules);
         unwind_space_free(t->blocks);

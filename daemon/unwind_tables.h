@@ -24,7 +24,7 @@ struct unwind_index; /* the tables of one object */
 
 /* max_bytes: of all rows; at least one shard is used. */
 int unwind_tables_new(struct unwind_tables **ret, const struct unwind_maps *maps, uint64_t max_bytes);
-struct unwind_tables *unwind_tables_free(struct unwind_tables *t);
+struct unwind_tables *unwind_tables_free(struct unwind_tables *t); /* and what is left of its indexes */
 
 /* Room in the page index for the executable segments of an object, at most max_bytes of text (what the file
  * can hold). Nothing is loaded. -ENOSPC. */
