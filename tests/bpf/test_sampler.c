@@ -314,7 +314,7 @@ static void test_distinct_stacks(void **state)
         assert_int_equal(stats[ABI_STAT_TAKEN],
                          stats[ABI_STAT_DELIVERED] + stats[ABI_STAT_DEFERRED] + lost(stats));
         assert_true(seen.samples[0] + seen.samples[1] > 3000);
-        assert_true(seen.rows * 10 > (seen.samples[0] + seen.samples[1]) * 9); /* distinct indeed */
+        assert_true(seen.rows * 2 > seen.samples[0] + seen.samples[1]); /* distinct indeed */
         assert_int_equal(lost(stats), 0);
         sampler_free(s);
 }
