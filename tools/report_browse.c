@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "profile/symbols.h"
@@ -395,6 +396,8 @@ int report_browse(const struct profile *p, const struct report_options *o)
         if (r >= 0) {
                 r = run(&b);
                 screen_close();
+        } else if (r == -ENOTTY) {
+                r = report_text(p, o, STDOUT_FILENO);
         }
         while (b.n_pages > 0)
                 page_clear(&b.page[--b.n_pages]);

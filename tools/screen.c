@@ -9,6 +9,10 @@
 #include "base/cleanup.h"
 #include "tools/text.h"
 
+#include <term.h> /* last: it takes common names for macros */
+#undef columns
+#undef lines
+
 int screen_open(void)
 {
         SCREEN *s = newterm(NULL, stdout, stdin);
@@ -16,6 +20,12 @@ int screen_open(void)
         if (!s)
                 return -ENOTTY;
         set_term(s);
+        const char *move = tigetstr("cup");
+        if (!move || move == (char *)-1) { /* a terminal that cannot move its cursor, "dumb" */
+                endwin();
+                delscreen(s);
+                return -ENOTTY;
+        }
         cbreak();
         noecho();
         nonl();

@@ -63,6 +63,11 @@ class Browser(Case):
         s.keys("q")
         s.wait(lambda t: "status 0" in t)
 
+    def test_a_terminal_without_a_cursor_gets_plain_text(self):
+        for term in ["dumb", "no-such-terminal"]:
+            s = Screen(self, ["TERM=" + term, PROFCTL, "report", self.web], name=term)
+            s.wait(lambda t: "# cpu: 10.0 s" in t and "schedule" in t and "status 0" in t)
+
     def test_filter_sort_and_inlines(self):
         s = self.start(height=16)
         s.wait(lambda t: "schedule" in t)
