@@ -42,6 +42,7 @@ void sandbox_basics(void)
         prctl(PR_SET_NAME, "profd-worker", 0, 0,
               0); /* executed by descriptor, it would be named by its number */
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        prctl(PR_SET_NAME, "profd-worker"); /* it was executed by a number */
         setrlimit(RLIMIT_CORE, &none);
         close_range(WIRE_FD + 1, ~0u, 0);
 }

@@ -21,12 +21,14 @@
 #include "symbolizer/protocol.h"
 #include "symbolizer/sandbox.h"
 
-#define CACHE_TARGET    ((size_t)16 << 20)    /* heap beyond which objects at rest are dropped */
-#define REST_MS         300                   /* then the files' pages are given back */
-#define LONG_REST_MS    10000                 /* then all that can be read again */
+#define BURST_TARGET    ((size_t)64 << 20) /* heap beyond which the least used objects are dropped, at work */
+#define REST_TARGET     ((size_t)16 << 20)    /* and at rest */
+#define REST_MS         300                   /* then the files' pages are given back, too */
+#define LONG_REST_MS    60000                 /* then all that can be read again */
 #define SLICE_NS        (100 * NSEC_PER_MSEC) /* of names, then the rest is left for another request */
 #define MAX_WANTS       65536                 /* separate files asked for, over the life */
 #define MAX_KEPT_ANSWER ((size_t)256 << 10)
+#define NO_OBJECT       0 /* the client counts from 1 */
 #define MIN_MEMORY      ((uint64_t)16 << 20)
 
 struct object { /* one of: */
@@ -179,11 +181,13 @@ static bool drop_one(struct worker *w, uint32_t keep)
         return true;
 }
 
-static void keep_within_target(struct worker *w, uint32_t keep)
+/* In a burst of requests for many objects each is parsed once, if there is room at all: an object dropped
+ * between two of its requests costs more than anything else here. */
+static void keep_within(struct worker *w, size_t target, uint32_t keep)
 {
         bool dropped = false;
 
-        while (heap_used() > CACHE_TARGET && drop_one(w, keep))
+        while (heap_used() > target && drop_one(w, keep))
                 dropped = true;
         if (dropped)
                 malloc_trim(0);
@@ -210,6 +214,7 @@ static void rest(struct worker *w, bool long_rest)
         }
         buf_free(&w->request);
         buf_free(&w->answer);
+        keep_within(w, REST_TARGET, NO_OBJECT);
         malloc_trim(0);
 }
 
@@ -378,7 +383,7 @@ static void serve_one(struct worker *w)
         send_message(h.type, h.object, r, w->answer.data, r < 0 ? 0 : w->answer.len);
         if (w->answer.cap > MAX_KEPT_ANSWER)
                 buf_free(&w->answer);
-        keep_within_target(w, h.object);
+        keep_within(w, BURST_TARGET, h.object);
 }
 
 static void serve(struct worker *w)
