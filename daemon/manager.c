@@ -419,8 +419,10 @@ static int start_sampling(struct manager *m)
         const char *cache = getenv("CACHE_DIRECTORY");
         if (asprintf(&names, "%s%s", cache ? cache : c->directory, cache ? "" : "/names") < 0)
                 return -ENOMEM;
-        if (!cache)
+        if (!cache) {
+                mkdir(c->directory, 0750); /* the store has not been there yet, at the first start */
                 mkdir(names, 0700);
+        }
         const struct symclient_options symbols = {
                         .cache_dir = names,
                         .cache_max = c->max_size / NAMES_CACHE_SHARE,

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 
+#include "base/cleanup.h"
 #include "base/json_out.h"
 #include "daemon/window.h"
 
@@ -90,6 +91,19 @@ static void json_tracking(const struct status *s, struct json_out *j)
         json_object_end(j);
 }
 
+/* What keeps the worker apart from the rest of the host, and what this kernel or container does not allow.
+ */
+static void json_sandbox(uint32_t parts, struct json_out *j)
+{
+        static const char *const name[] = {"limits", "namespaces", "root", "user", "landlock", "seccomp"};
+
+        _Static_assert(SANDBOX_SECCOMP == 1 << 5, "a name for each part");
+        json_object_begin(j, "sandbox");
+        for (uint32_t i = 0; i < ARRAY_SIZE(name); i++)
+                json_bool(j, name[i], parts >> i & 1);
+        json_object_end(j);
+}
+
 static void json_symbols(const struct status *s, struct json_out *j)
 {
         const struct symclient_stats *y = &s->now->symbols;
@@ -99,6 +113,8 @@ static void json_symbols(const struct status *s, struct json_out *j)
         json_u64(j, "requests", y->requests);
         json_u64(j, "worker_restarts", y->restarts);
         json_u64(j, "bad_objects", y->bad_objects);
+        json_string(j, "last_bad_object", y->last_bad[0] ? y->last_bad : NULL);
+        json_sandbox(y->sandbox, j);
         json_u64(j, "cache_hits", y->cache_hits);
         json_u64(j, "cache_misses", y->cache_misses);
         json_u64(j, "cache_bytes", y->cache_bytes);

@@ -1,4 +1,4 @@
-/* When the cache is asked and what is put into it. Only ELF objects with a build ID are kept. */
+/* When the cache is asked and what is put into it. ELF objects only: JITs make other code each time. */
 #include <string.h>
 #include <sys/stat.h>
 
@@ -31,11 +31,32 @@ void client_cache_free(struct symclient *c)
         c->cache = cache_free(c->cache);
 }
 
+/* An object without a build ID is known by its file, which is one of its states on this host; marked by a
+ * length that no build ID has. */
+static void key_by_file(struct cache_key *k, const struct stat *st)
+{
+        const uint64_t file[] = {st->st_dev,
+                                 st->st_ino,
+                                 (uint64_t)st->st_size,
+                                 (uint64_t)st->st_mtim.tv_sec,
+                                 (uint64_t)st->st_mtim.tv_nsec,
+                                 (uint64_t)st->st_ctim.tv_sec,
+                                 (uint64_t)st->st_ctim.tv_nsec};
+        XXH128_canonical_t hash;
+
+        XXH128_canonicalFromHash(&hash, XXH3_128bits(file, sizeof(file)));
+        memcpy(k->build_id, hash.digest, sizeof(hash.digest));
+        k->build_id[sizeof(hash.digest)] = 'f';
+        k->build_id_len = sizeof(hash.digest) + 1;
+}
+
 static struct cache_key key_of(const struct symobj *o)
 {
         struct cache_key k = {.build_id_len = o->info.build_id_len, .owner = o->st.st_uid};
 
         memcpy(k.build_id, o->info.build_id, sizeof(k.build_id));
+        if (k.build_id_len == 0)
+                key_by_file(&k, &o->st);
         return k;
 }
 
@@ -58,7 +79,7 @@ static uint64_t place_of(const struct symclient *c, const struct symobj *o)
 
 static bool is_kept(const struct symclient *c, const struct symobj *o)
 {
-        return c->cache && o->ready && !o->is_jit && o->info.build_id_len > 0;
+        return c->cache && o->ready && !o->is_jit;
 }
 
 static struct cache_object *open_cached(struct symclient *c, struct symobj *o)

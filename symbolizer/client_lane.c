@@ -160,6 +160,7 @@ static void blame(struct symclient *c, struct request *r, int error, bool conten
                                          error, part)
                                            ->path;
 
+        snprintf(c->stats.last_bad, sizeof(c->stats.last_bad), "%s", path);
         switch (part) {
         case BAD_DEBUG:
                 o->no_debug = true; /* once more, with its symbol table alone */

@@ -167,8 +167,12 @@ static void show_names(struct json_object *j, struct buf *out)
         buf_addf(out, "%s processes, ", human_count(n, json_at_u64(j, "tracking.processes", 0)));
         buf_addf(out, "%s objects, ", human_count(n, json_at_u64(j, "tracking.objects", 0)));
         buf_addf(out, "%s unwind tables", human_count(n, json_at_u64(j, "tracking.unwind_tables", 0)));
-        if (bad > 0)
-                buf_addf(out, "; %" PRIu64 " object%s could not be read", bad, bad == 1 ? "" : "s");
+        if (bad > 0) {
+                const char *last = json_object_get_string(json_at(j, "symbols.last_bad_object"));
+
+                buf_addf(out, "; %" PRIu64 " object%s could not be read, the last %s", bad,
+                         bad == 1 ? "" : "s", last ? last : "unknown");
+        }
         buf_addc(out, '\n');
 }
 

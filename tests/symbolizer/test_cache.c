@@ -159,6 +159,26 @@ static void test_damage(void **state)
         cache_free(c);
 }
 
+/* Without a build ID it is the file that is known, until it changes. */
+static void test_without_build_id(void **state)
+{
+        _cleanup_free_ char *path = strdup(path_in("no-id"));
+        struct answer a;
+
+        free(output_of("rm -rf %s/* && objcopy --remove-section=.note.gnu.build-id %s %s", cache_dir,
+                       FIND_ME_PATH, path));
+        for (int i = 0; i < 3; i++) {
+                struct symclient *c = client_with_cache();
+
+                name_in_file(c, path, NULL, address, &a);
+                assert_answer(&a);
+                assert_int_equal(hits_of(c), i == 1);
+                symclient_free(c);
+                if (i == 1)
+                        free(output_of("touch %s", path));
+        }
+}
+
 /* Names of a stripped object are not kept from being better when a debug package comes. */
 static void test_debug_information_that_comes_later(void **state)
 {
@@ -273,6 +293,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                         cmocka_unit_test(test_over_a_restart),
+                        cmocka_unit_test(test_without_build_id),
                         cmocka_unit_test(test_damage),
                         cmocka_unit_test(test_debug_information_that_comes_later),
                         cmocka_unit_test(test_size),
