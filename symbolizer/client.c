@@ -528,7 +528,8 @@ int symclient_new(struct symclient **ret, const struct symclient_options *option
         lanes_init(c);
         r = copy_dirs(c, options ? options->debug_dirs : NULL);
         if (r == 0)
-                r = finder_new(&c->finder, (const char *const *)c->debug_dirs);
+                r = finder_new(&c->finder, (const char *const *)c->debug_dirs,
+                               options && options->cache_dir ? options->cache_dir : "/var/tmp");
         if (r == 0)
                 r = open_events(c);
         if (r < 0)

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "symbolizer/inflate.h"
+#include "symbolizer/scratch.h"
 
 struct section {
         GElf_Shdr header;
@@ -21,7 +22,8 @@ struct section {
         struct span bytes; /* as in the file */
         uint8_t *inflated; /* owned; NULL until asked for */
         size_t inflated_size;
-        bool outside; /* its bytes are not in the file */
+        bool in_scratch; /* inflated there */
+        bool outside;    /* its bytes are not in the file */
 };
 
 struct elf_image {
@@ -36,6 +38,8 @@ struct elf_image {
         uint32_t n_sections;
         struct section *section;
         uint64_t inflate_left;
+        elf_scratch_fn scratch;
+        void *scratch_ctx;
 };
 
 static bool in_file(const struct elf_image *e, uint64_t offset, uint64_t size)
@@ -192,8 +196,14 @@ struct elf_image *elf_image_free(struct elf_image *e)
 {
         if (!e)
                 return NULL;
-        for (uint32_t i = 0; i < e->n_sections; i++)
-                free(e->section[i].inflated);
+        for (uint32_t i = 0; i < e->n_sections; i++) {
+                struct section *s = &e->section[i];
+
+                if (s->in_scratch)
+                        munmap(s->inflated, s->inflated_size);
+                else
+                        free(s->inflated);
+        }
         free(e->section);
         free(e->segment);
         elf_end(e->elf);
@@ -208,6 +218,15 @@ void elf_image_drop_pages(struct elf_image *e)
         /* Clean pages of a file: they come back from the page cache when they are read again. */
         if (e->mapped)
                 madvise((void *)(uintptr_t)e->data, e->size, MADV_DONTNEED);
+        for (uint32_t i = 0; i < e->n_sections; i++)
+                if (e->section[i].in_scratch)
+                        madvise(e->section[i].inflated, e->section[i].inflated_size, MADV_DONTNEED);
+}
+
+void elf_image_set_scratch(struct elf_image *e, elf_scratch_fn fn, void *ctx)
+{
+        e->scratch = fn;
+        e->scratch_ctx = ctx;
 }
 
 bool elf_image_is64(const struct elf_image *e)
@@ -317,6 +336,44 @@ static int compression_of(const struct elf_image *e, const struct section *s, st
         return 0;
 }
 
+/* False: not in scratch room. */
+static bool inflate_to_scratch(struct elf_image *e, struct section *s, enum inflate_type type,
+                               struct span from, uint64_t size)
+{
+        uint8_t *room;
+
+        if (!e->scratch || size < SCRATCH_MIN || !inflate_is_possible(type, from.size, size))
+                return false;
+        room = e->scratch(e->scratch_ctx, size);
+        if (!room)
+                return false;
+        if (inflate_into(type, from.data, from.size, room, size, true) < 0) {
+                munmap(room, size);
+                return false;
+        }
+        s->inflated = room;
+        s->inflated_size = size;
+        s->in_scratch = true;
+        return true;
+}
+
+static int inflate_section(struct elf_image *e, struct section *s, enum inflate_type type, struct span from,
+                           uint64_t size)
+{
+        int r;
+
+        if (inflate_to_scratch(e, s, type, from, size))
+                return 0;
+        if (size > e->inflate_left)
+                return -E2BIG;
+        r = inflate_exactly(type, from.data, from.size, size, &s->inflated);
+        if (r < 0)
+                return r;
+        s->inflated_size = size;
+        e->inflate_left -= size;
+        return 0;
+}
+
 int elf_image_section_at(struct elf_image *e, uint32_t index, struct elf_section *ret)
 {
         struct elf_section section;
@@ -335,18 +392,10 @@ int elf_image_section_at(struct elf_image *e, uint32_t index, struct elf_section
         section.bytes = s->bytes;
         if (s->bytes.data && !s->inflated) {
                 r = compression_of(e, s, &compressed, &size);
+                if (r > 0)
+                        r = inflate_section(e, s, (enum inflate_type)r, compressed, size);
                 if (r < 0)
                         return r;
-                if (r > 0) {
-                        if (size > e->inflate_left)
-                                return -E2BIG;
-                        r = inflate_exactly((enum inflate_type)r, compressed.data, compressed.size, size,
-                                            &s->inflated);
-                        if (r < 0)
-                                return r;
-                        s->inflated_size = size;
-                        e->inflate_left -= size;
-                }
         }
         if (s->inflated)
                 section.bytes = (struct span){s->inflated, s->inflated_size};

@@ -20,10 +20,10 @@ struct span { /* bytes that may be read; data NULL: not there */
 };
 
 struct elf_section {
-        struct span bytes;  /* inflated; empty for SHT_NOBITS */
-        uint64_t address;   /* sh_addr */
-        uint64_t size;      /* sh_size: as stored, also of SHT_NOBITS */
-        uint32_t type;      /* sh_type */
+        struct span bytes; /* inflated; empty for SHT_NOBITS */
+        uint64_t address;  /* sh_addr */
+        uint64_t size;     /* sh_size: as stored, also of SHT_NOBITS */
+        uint32_t type;     /* sh_type */
         uint64_t flags;
         uint32_t link, info;
         uint64_t entry_size;
@@ -35,12 +35,17 @@ struct elf_segment {
         uint64_t offset, vaddr, filesz, memsz, align;
 };
 
-/* Maps the file behind `fd` (not taken over). inflate_budget: most bytes that compressed sections may grow to
- * in all. -ENOEXEC: not ELF, or not one of ours (big-endian, other version). */
+/* Maps the file behind `fd` (not taken over). inflate_budget: most bytes that compressed sections may grow
+ * to in all. -ENOEXEC: not ELF, or not one of ours (big-endian, other version). */
 int elf_image_open(int fd, uint64_t inflate_budget, struct elf_image **ret);
 /* The same from memory that outlives the image (MiniDebugInfo, the vDSO). */
 int elf_image_from_memory(const void *data, size_t size, uint64_t inflate_budget, struct elf_image **ret);
 struct elf_image *elf_image_free(struct elf_image *e);
+
+/* Where large sections are inflated to in place of memory: `size` bytes that munmap() gives back; NULL: in
+ * memory after all. They do not count against the inflate budget. */
+typedef void *(*elf_scratch_fn)(void *ctx, uint64_t size);
+void elf_image_set_scratch(struct elf_image *e, elf_scratch_fn fn, void *ctx);
 
 /* Gives back the pages of the file that were read; they are read again on need. For an image that rests. */
 void elf_image_drop_pages(struct elf_image *e);

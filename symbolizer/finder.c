@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "symbolizer/scratch.h"
 
 #define MAX_ABANDONED 4
 
@@ -25,7 +26,7 @@ struct seeker {
         bool jit;          /* one by process, else by want, path and root */
         uint32_t pid, ns_pid;
         struct wire_want want;
-        char *path, *root;
+        char *path, *root, *scratch_dir;
         struct found result;
 };
 
@@ -35,6 +36,7 @@ struct finder {
         uint32_t abandoned;
         bool busy;
         const char *const *debug_dirs;
+        char *scratch_dir;
 };
 
 static void seeker_free(struct seeker *s)
@@ -46,6 +48,7 @@ static void seeker_free(struct seeker *s)
         free(s->debug_dirs);
         free(s->path);
         free(s->root);
+        free(s->scratch_dir);
         if (s->event_fd >= 0)
                 close(s->event_fd);
         free(s);
@@ -68,6 +71,8 @@ static void *seek(void *arg)
 
                 if (s->jit)
                         find_jit(s->pid, s->ns_pid, &found);
+                else if (s->want.kind == WIRE_WANT_SCRATCH)
+                        found.fd = scratch_create(s->scratch_dir, s->want.size);
                 else
                         found.fd = find_file(&s->want, s->path, s->root, (const char *const *)s->debug_dirs);
 
@@ -133,7 +138,10 @@ static int seeker_new(struct finder *f, struct seeker **ret)
         pthread_mutex_init(&s->lock, NULL);
         pthread_cond_init(&s->wake, NULL);
         s->event_fd = dup(f->event_fd);
+        s->scratch_dir = strdup(f->scratch_dir);
         r = s->event_fd < 0 ? -errno : copy_dirs(f->debug_dirs, &s->debug_dirs);
+        if (!s->scratch_dir)
+                r = -ENOMEM;
         if (r == 0)
                 r = start_thread(s);
         if (r < 0) {
@@ -161,7 +169,7 @@ static void leave(struct finder *f)
         f->busy = false;
 }
 
-int finder_new(struct finder **ret, const char *const *debug_dirs)
+int finder_new(struct finder **ret, const char *const *debug_dirs, const char *scratch_dir)
 {
         struct finder *f = calloc(1, sizeof(*f));
 
@@ -169,9 +177,13 @@ int finder_new(struct finder **ret, const char *const *debug_dirs)
                 return -ENOMEM;
         f->debug_dirs = debug_dirs;
         f->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (f->event_fd < 0) {
-                int r = -errno;
+        f->scratch_dir = strdup(scratch_dir);
+        if (f->event_fd < 0 || !f->scratch_dir) {
+                int r = f->event_fd < 0 ? -errno : -ENOMEM;
 
+                if (f->event_fd >= 0)
+                        close(f->event_fd);
+                free(f->scratch_dir);
                 free(f);
                 return r;
         }
@@ -185,6 +197,7 @@ struct finder *finder_free(struct finder *f)
                 return NULL;
         leave(f);
         close(f->event_fd);
+        free(f->scratch_dir);
         free(f);
         return NULL;
 }

@@ -12,8 +12,8 @@
 
 struct finder;
 
-/* `debug_dirs` must outlive the finder. */
-int finder_new(struct finder **ret, const char *const *debug_dirs);
+/* `debug_dirs` must outlive the finder; `scratch_dir` is where files to write to are made. */
+int finder_new(struct finder **ret, const char *const *debug_dirs, const char *scratch_dir);
 struct finder *finder_free(struct finder *f);
 
 /* Readable when a search has ended. */

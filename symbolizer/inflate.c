@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <lzma.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -16,8 +17,13 @@
 /* Dictionaries of 64 MiB are what `xz -9` writes; more is not needed to read what strip tools embed. */
 #define XZ_MEMORY ((uint64_t)80 << 20)
 
-static int inflate_zlib(const uint8_t *data, size_t n, uint8_t *out, size_t size)
+/* As many bytes are inflated before pages of the result are given back. */
+#define SHARED_PART ((size_t)8 << 20)
+
+static int inflate_zlib(const uint8_t *data, size_t n, uint8_t *out, size_t size, bool shared)
 {
+        size_t part = shared ? SHARED_PART : (size_t)INT_MAX, given_back = 0;
+
         z_stream z = {.next_in = (uint8_t *)(uintptr_t)data, .next_out = out};
         int r;
 
@@ -25,14 +31,17 @@ static int inflate_zlib(const uint8_t *data, size_t n, uint8_t *out, size_t size
                 return -ENOMEM;
         do { /* its counters have 32 bits */
                 size_t in = data + n - z.next_in, room = out + size - z.next_out;
-                uInt in_part = (uInt)MIN_OF(in, (size_t)INT_MAX),
-                     room_part = (uInt)MIN_OF(room, (size_t)INT_MAX);
+                uInt in_part = (uInt)MIN_OF(in, (size_t)INT_MAX), room_part = (uInt)MIN_OF(room, part);
 
                 z.avail_in = in_part;
                 z.avail_out = room_part;
                 r = inflate(&z, Z_NO_FLUSH);
                 if (z.avail_in == in_part && z.avail_out == room_part)
                         break;
+                if (shared && (size_t)(z.next_out - out) - given_back >= SHARED_PART) {
+                        madvise(out + given_back, SHARED_PART, MADV_DONTNEED);
+                        given_back += SHARED_PART;
+                }
         } while (r == Z_OK);
 
         size_t got = z.next_out - out;
@@ -41,20 +50,35 @@ static int inflate_zlib(const uint8_t *data, size_t n, uint8_t *out, size_t size
         return r == Z_MEM_ERROR ? -ENOMEM : r == Z_STREAM_END && got == size ? 0 : -EBADMSG;
 }
 
+bool inflate_is_possible(enum inflate_type type, size_t n, uint64_t size)
+{
+        return size < SIZE_MAX && (type != INFLATE_ZLIB || size / DEFLATE_MAX_RATIO <= n);
+}
+
+int inflate_into(enum inflate_type type, const void *data, size_t n, uint8_t *out, size_t size, bool shared)
+{
+        int r;
+
+        if (type == INFLATE_ZLIB)
+                r = inflate_zlib(data, n, out, size, shared);
+        else /* an error code is larger than any size */
+                r = ZSTD_decompress(out, size, data, n) == size ? 0 : -EBADMSG;
+        if (shared)
+                madvise(out, size, MADV_DONTNEED);
+        return r;
+}
+
 int inflate_exactly(enum inflate_type type, const void *data, size_t n, uint64_t size, uint8_t **ret)
 {
-        if (size > SIZE_MAX - 1 || (type == INFLATE_ZLIB && size / DEFLATE_MAX_RATIO > n))
+        if (!inflate_is_possible(type, n, size))
                 return -EBADMSG;
 
         _cleanup_free_ uint8_t *out = malloc(size + 1);
-        int r = 0;
+        int r;
 
         if (!out)
                 return -ENOMEM;
-        if (type == INFLATE_ZLIB)
-                r = inflate_zlib(data, n, out, size);
-        else if (ZSTD_decompress(out, size, data, n) != size) /* an error code is larger than any size */
-                r = -EBADMSG;
+        r = inflate_into(type, data, n, out, size, false);
         if (r < 0)
                 return r;
         *ret = TAKE_PTR(out);

@@ -10,6 +10,7 @@
 #include "symbolizer/dwarf_index.h"
 #include "symbolizer/gopclntab.h"
 #include "symbolizer/inflate.h"
+#include "symbolizer/scratch.h"
 #include "symbolizer/symtab.h"
 
 #define MAX_CANDIDATES  16 /* separate debug files looked at for one object */
@@ -114,13 +115,26 @@ void objfile_info(struct objfile *o, struct wire_info *ret)
 
 /* -- separate files -- */
 
+static void *scratch(void *ctx, uint64_t size)
+{
+        struct wire_want want = {.kind = WIRE_WANT_SCRATCH, .size = size};
+        struct objfile *o = ctx;
+        int fd = o->want ? o->want(o->ctx, &want) : -ENOENT;
+
+        return fd < 0 ? NULL : scratch_map(fd, size);
+}
+
 static int open_wanted(struct objfile *o, const struct wire_want *want, struct elf_image **ret)
 {
         _cleanup_close_ int fd = o->want ? o->want(o->ctx, want) : -ENOENT;
+        int r;
 
         if (fd < 0)
                 return fd;
-        return elf_image_open(fd, o->inflate_budget, ret);
+        r = elf_image_open(fd, o->inflate_budget, ret);
+        if (r == 0)
+                elf_image_set_scratch(*ret, scratch, o);
+        return r;
 }
 
 /* The name in .gnu_debuglink, and the checksum of the file that is meant; NULL when there is none. */
@@ -512,6 +526,7 @@ int objfile_open(int fd, uint64_t inflate_budget, objfile_want_fn want, void *ct
         r = elf_image_open(fd, inflate_budget, &o->image);
         if (r < 0)
                 return r;
+        elf_image_set_scratch(o->image, scratch, o);
         *ret = TAKE_PTR(o);
         return 0;
 }

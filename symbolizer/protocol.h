@@ -14,7 +14,7 @@
 #include "symbolizer/client.h"
 
 #define WIRE_FD      3 /* the socket in the worker */
-#define WIRE_VERSION 1 /* of this file: a worker that an upgrade has replaced is not talked to */
+#define WIRE_VERSION 2 /* of this file: a worker that an upgrade has replaced is not talked to */
 
 enum wire_type {
         WIRE_HELLO = 1,    /* worker, unasked, once: struct wire_hello */
@@ -24,7 +24,7 @@ enum wire_type {
         WIRE_TABLE = 5,    /* → struct wire_table and its arrays */
         WIRE_NAMES = 6, /* struct wire_names and addresses → struct wire_named, results of the first ones */
         WIRE_FUNCTIONS = 8, /* struct wire_functions → struct wire_function[], text and code */
-        WIRE_WANT = 7,  /* worker: struct wire_want → nothing, with a descriptor unless error */
+        WIRE_WANT = 7,      /* worker: struct wire_want → nothing, with a descriptor unless error */
 };
 
 struct wire_header {
@@ -84,10 +84,11 @@ struct wire_function { /* as many as the answer's first uint64_t says, behind it
 };
 
 enum wire_want_kind {
-        WIRE_WANT_DEBUG = 1, /* the separate debug file: build_id, name = .gnu_debuglink */
-        WIRE_WANT_ALT = 2,   /* dwz: name = .gnu_debugaltlink, build_id */
-        WIRE_WANT_DWP = 3,   /* package of split units */
-        WIRE_WANT_DWO = 4,   /* one split unit: name, directory */
+        WIRE_WANT_DEBUG = 1,   /* the separate debug file: build_id, name = .gnu_debuglink */
+        WIRE_WANT_ALT = 2,     /* dwz: name = .gnu_debugaltlink, build_id */
+        WIRE_WANT_DWP = 3,     /* package of split units */
+        WIRE_WANT_DWO = 4,     /* one split unit: name, directory */
+        WIRE_WANT_SCRATCH = 5, /* a file of `size` bytes to write to (symbolizer/scratch.h) */
 };
 
 struct wire_want {
@@ -95,6 +96,7 @@ struct wire_want {
         uint32_t attempt; /* 0, 1, ...: the next place where there is such a file */
         uint8_t build_id[SYM_BUILD_ID_MAX];
         uint32_t build_id_len;
+        uint64_t size;
         char name[1024];      /* with NUL */
         char directory[1024]; /* with NUL */
 };
