@@ -170,8 +170,9 @@ static void show_names(struct json_object *j, struct buf *out)
         if (bad > 0) {
                 const char *last = json_object_get_string(json_at(j, "symbols.last_bad_object"));
 
-                buf_addf(out, "; %" PRIu64 " object%s could not be read, the last %s", bad,
-                         bad == 1 ? "" : "s", last ? last : "unknown");
+                buf_addf(out, "; %" PRIu64 " object%s could not be read", bad, bad == 1 ? "" : "s");
+                if (last)
+                        buf_addf(out, ", the last %s", last);
         }
         buf_addc(out, '\n');
 }
