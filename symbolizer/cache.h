@@ -1,4 +1,5 @@
-/* Names and unwind tables on disk, by build ID (or file, where there is none): what was parsed once is not parsed again after a restart.
+/* Names and unwind tables on disk, by build ID (or file, where there is none): what was parsed once is not
+ * parsed again after a restart.
  *
  * One file for an object's names, flat and mapped: sorted addresses, frames, strings; one for its unwind
  * table. Written to a temporary name and renamed. A file that is damaged, of another version, or made by

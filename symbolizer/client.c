@@ -1,6 +1,6 @@
 /* Requests wait in one queue until a lane takes them (client_lane.c), and are called back out of
- * symclient_dispatch() alone: a caller is never called from within his own request. What the workers answer has
- * been checked (answers.c, names.c) before it is pointed into here. */
+ * symclient_dispatch() alone: a caller is never called from within his own request. What the workers answer
+ * has been checked (answers.c, names.c) before it is pointed into here. */
 #include "symbolizer/client.h"
 
 #include <errno.h>

@@ -159,7 +159,7 @@ struct symclient_stats {
         uint64_t memory; /* resident bytes of the worker now */
         uint32_t outstanding;
         char last_bad[128]; /* path of the file that was given up last, printable; "": none was */
-        uint32_t sandbox; /* enum sandbox_part of the worker that was started last; 0: none was */
+        uint32_t sandbox;   /* enum sandbox_part of the worker that was started last; 0: none was */
 };
 void symclient_stats(struct symclient *c, struct symclient_stats *ret);
 

@@ -78,6 +78,6 @@ _Static_assert(sizeof(struct unwind_rule) == 8, "a rule is 8 bytes");
 
 #define UNWIND_ROW(offset, rule) ((uint32_t)(offset) << 16 | (uint32_t)(rule))
 #define UNWIND_ROW_OFFSET(row)   ((row) >> 16)
-#define UNWIND_ROW_RULE(row)     ((row) & 0xffffu)
+#define UNWIND_ROW_RULE(row)     ((row)&0xffffu)
 
 #endif

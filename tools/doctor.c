@@ -110,7 +110,7 @@ static void check_store(struct doctor *d, struct json_object *s)
         if (bad)
                 doctor_say(d, FINDING_NOTE, "store",
                            "%" PRIu64 " file%s in %s %s damaged or not profd's: look at its log, then "
-                                      "remove what is not needed",
+                           "remove what is not needed",
                            bad, bad == 1 ? "" : "s", directory, bad == 1 ? "is" : "are");
 }
 

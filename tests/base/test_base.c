@@ -15,7 +15,7 @@
 
 static void test_buf_keeps_its_first_error(void **state)
 {
-        _cleanup_buf_ struct buf b = { .limit = 5 };
+        _cleanup_buf_ struct buf b = {.limit = 5};
 
         buf_adds(&b, "1234");
         assert_int_equal(buf_error(&b), 0);
@@ -46,7 +46,7 @@ static uint64_t item_hash(const void *ctx, uint32_t id)
 
 static void test_idtable_finds_all_after_removals(void **state)
 {
-        struct idtable t = { 0 };
+        struct idtable t = {0};
         struct items items;
 
         for (uint32_t i = 0; i < 1000; i++) {
@@ -65,8 +65,8 @@ static void test_idtable_finds_all_after_removals(void **state)
 
 static void test_json_escapes_and_separates(void **state)
 {
-        _cleanup_buf_ struct buf b = { 0 };
-        struct json_out j = { .out = &b };
+        _cleanup_buf_ struct buf b = {0};
+        struct json_out j = {.out = &b};
 
         json_object_begin(&j, NULL);
         json_string(&j, "a", "q\"\\\n\x01\xff\xc3\xa9");
@@ -87,16 +87,12 @@ static void test_durations_as_systemd_reads_them(void **state)
                 const char *text;
                 uint64_t ns;
         } good[] = {
-                { "60", 60 * NSEC_PER_SEC },
-                { "90s", 90 * NSEC_PER_SEC },
-                { "10min", 600 * NSEC_PER_SEC },
-                { "14d", 14 * 86400 * NSEC_PER_SEC },
-                { "1h 30min", 5400 * NSEC_PER_SEC },
-                { "2h3m", 7380 * NSEC_PER_SEC },
-                { "500ms", 500 * NSEC_PER_MSEC },
-                { "0.5s", 500 * NSEC_PER_MSEC },
+                        {"60", 60 * NSEC_PER_SEC},         {"90s", 90 * NSEC_PER_SEC},
+                        {"10min", 600 * NSEC_PER_SEC},     {"14d", 14 * 86400 * NSEC_PER_SEC},
+                        {"1h 30min", 5400 * NSEC_PER_SEC}, {"2h3m", 7380 * NSEC_PER_SEC},
+                        {"500ms", 500 * NSEC_PER_MSEC},    {"0.5s", 500 * NSEC_PER_MSEC},
         };
-        static const char *const bad[] = { "", "s", "-1s", "1x", "1e", "inf", "1 2 3x", "0x1g" };
+        static const char *const bad[] = {"", "s", "-1s", "1x", "1e", "inf", "1 2 3x", "0x1g"};
         uint64_t ns;
 
         for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
@@ -129,11 +125,11 @@ static void test_sizes_and_shares(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_buf_keeps_its_first_error),
-                cmocka_unit_test(test_idtable_finds_all_after_removals),
-                cmocka_unit_test(test_json_escapes_and_separates),
-                cmocka_unit_test(test_durations_as_systemd_reads_them),
-                cmocka_unit_test(test_sizes_and_shares),
+                        cmocka_unit_test(test_buf_keeps_its_first_error),
+                        cmocka_unit_test(test_idtable_finds_all_after_removals),
+                        cmocka_unit_test(test_json_escapes_and_separates),
+                        cmocka_unit_test(test_durations_as_systemd_reads_them),
+                        cmocka_unit_test(test_sizes_and_shares),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

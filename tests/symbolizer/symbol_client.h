@@ -31,7 +31,8 @@ struct symobj *open_path(struct symclient *c, const char *path, const char *root
 /* The name of one address, waited for. */
 void ask_one(struct symclient *c, struct symobj *o, uint64_t address, struct answer *a);
 /* Opens, asks, closes. */
-void name_in_file(struct symclient *c, const char *path, const char *root, uint64_t address, struct answer *a);
+void name_in_file(struct symclient *c, const char *path, const char *root, uint64_t address,
+                  struct answer *a);
 
 /* Runs a command, which must succeed; its output without the last line feed, to be freed. */
 char *output_of(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
