@@ -12,7 +12,7 @@ enum export_format {
                              */
         EXPORT_SPEEDSCOPE,  /* speedscope's own JSON, www.speedscope.app/file-format-schema.json */
         EXPORT_CALLGRIND,   /* kcachegrind, qcachegrind, callgrind_annotate */
-        EXPORT_JSON,        /* our own, docs/file-format.md */
+        EXPORT_JSON,        /* our own, profctl-dump(1) */
         EXPORT_FLAMEGRAPH,  /* one HTML page: flamegraph.h */
         EXPORT_FORMATS,
 };
