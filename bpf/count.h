@@ -128,9 +128,12 @@ __noinline int defer_sample(void)
                 end = ~0ull; /* another stack */
         /* In pieces that do not cross a page: one that is not present ends it, and takes nothing with it. */
         for (int i = 0; i <= ABI_RAW_STACK / RAW_CHUNK; i++) {
-                uint64_t n = RAW_CHUNK - (address & (RAW_CHUNK - 1)), left = end - address;
+                uint64_t left = end - address;
+                uint32_t n = RAW_CHUNK - (address & (RAW_CHUNK - 1));
                 if (n > left)
                         n = left;
+                /* Behind the barrier, so that 5.10's verifier sees the bounds on the very register. */
+                asm volatile("" : "+r"(n));
                 if (!n || len > ABI_RAW_STACK - RAW_CHUNK || n > RAW_CHUNK)
                         break;
                 if (bpf_probe_read_user(&r->stack[len], n, (void *)address))
