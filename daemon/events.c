@@ -99,9 +99,10 @@ static int cache_by_name(const char *name, uint64_t *ret)
 /* "r" and hexadecimal digits, as perf takes it. */
 static int raw_by_name(const char *name, uint64_t *ret)
 {
+        if (name[0] != 'r')
+                return -EINVAL;
         size_t n = strspn(name + 1, "0123456789abcdefABCDEF");
-
-        if (name[0] != 'r' || !n || n > RAW_MAX_DIGITS || name[1 + n])
+        if (!n || n > RAW_MAX_DIGITS || name[1 + n])
                 return -EINVAL;
         *ret = strtoull(name + 1, NULL, 16);
         return 0;
