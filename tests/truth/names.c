@@ -144,13 +144,14 @@ static const char *find_symbol(const struct file *f, uint64_t address)
                 else
                         high = middle;
         }
-        /* Of several that begin there, one with a size says how far it goes. */
-        for (size_t i = low; i-- > 0 && low - i < 8;) {
-                const struct symbol *s = &f->symbol[i];
+        /* One with a size says how far it goes; marks of linkers and hand-written code have none. */
+        for (int sized = 1; sized >= 0; sized--)
+                for (size_t i = low; i-- > 0 && low - i < 8;) {
+                        const struct symbol *s = &f->symbol[i];
 
-                if (address - s->start < (s->size ? s->size : 64))
-                        return s->name;
-        }
+                        if (!s->size == !sized && address - s->start < (sized ? s->size : 64))
+                                return s->name;
+                }
         return NULL;
 }
 
