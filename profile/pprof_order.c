@@ -1,7 +1,8 @@
 /* Strings: those of labels and types first (their indices recur in every sample and should be short), each
  * part sorted by text. Mappings: objects before the kernel's (the first one counts as the main binary), the
- * most used first. Functions by name. Locations: the most used first, so that they have one-byte ids.
- * Samples by stack from the root, so that neighbours share most of their bytes. Ties are broken by content.
+ * most used first. Functions by name. Locations by address: that the most used would have one-byte ids makes
+ * the plain file smaller by 5 %, but the gzip'ed one larger by 9 %. Samples by stack from the root, so that
+ * neighbours share most of their bytes. Ties are broken by content.
  */
 #include "profile/pprof_order.h"
 
@@ -68,10 +69,9 @@ static int compare_functions(const void *a, const void *b, void *ctx)
 static int compare_locations(const void *a, const void *b, void *ctx)
 {
         const struct sorter *s = ctx;
-        uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
-        const struct profile_location *x = &s->p->location[i], *y = &s->p->location[k];
+        const struct profile_location *x = &s->p->location[*(const uint32_t *)a],
+                                      *y = &s->p->location[*(const uint32_t *)b];
 
-        COMPARE(s->uses[k], s->uses[i]);
         COMPARE(s->o->mapping.number[x->mapping], s->o->mapping.number[y->mapping]);
         COMPARE(x->address, y->address);
         COMPARE(x->n_lines, y->n_lines);
@@ -286,7 +286,6 @@ int pprof_order_make(struct pprof_order *o, const struct profile *p)
         r = number_used(&o->function, 1, p->n_functions, u.function, NULL, compare_functions, &s);
         if (r < 0)
                 return r;
-        s.uses = u.location;
         r = number_used(&o->location, 1, p->n_locations, u.location, NULL, compare_locations, &s);
         if (r < 0)
                 return r;
