@@ -272,8 +272,8 @@ static void many_stacks(uint64_t until)
                 }
 }
 
-/* The list of this process, which its forked children share. */
-static void map_self(struct sampler *s)
+/* The list of this process, which its forked children share. Returns the samples drained meanwhile. */
+static uint64_t map_self(struct sampler *s)
 {
         struct seen seen = {.pid = {(uint32_t)getpid()}};
 
@@ -283,6 +283,7 @@ static void map_self(struct sampler *s)
         }
         assert_true(seen.stamp);
         assert_int_equal(own_text_map(s, seen.stamp, false), 0);
+        return seen.total;
 }
 
 /* Hundreds of thousands of distinct stacks a second run, nearly each sample has one of its own: none is lost
@@ -319,6 +320,20 @@ static void test_distinct_stacks(void **state)
         sampler_free(s);
 }
 
+/* Without a list samples are deferred, until their ring is full: then they are delivered as they are. */
+static void test_raws_full(void **state)
+{
+        struct sampler *s = start("cpu-clock", 999, 1);
+        struct seen seen = {0};
+        uint64_t stats[ABI_STAT_MAX];
+
+        reap(child(-1, many_stacks, 2 * NSEC_PER_SEC));
+        check_sum(s, &seen);
+        sampler_stats(s, stats);
+        assert_true(stats[ABI_STAT_RAWS_FULL] > 0);
+        sampler_free(s);
+}
+
 /* Not drained in time: the rows run full, the rest is counted as lost, and nothing is mixed up. */
 static void test_rows_full(void **state)
 {
@@ -326,11 +341,11 @@ static void test_rows_full(void **state)
         struct seen seen = {0};
         uint64_t stats[ABI_STAT_MAX];
 
-        seen.pid[0] = (uint32_t)child(-1, many_stacks, NSEC_PER_SEC);
-        reap((pid_t)seen.pid[0]);
+        seen.total = map_self(s); /* so that nearly each sample has a stack of its own */
+        /* on one CPU: rows are per CPU, and a child that moves may fill neither's */
+        reap(child(0, many_stacks, 2 * NSEC_PER_SEC));
         check_sum(s, &seen);
         sampler_stats(s, stats);
-        assert_true(stats[ABI_STAT_RAWS_FULL] > 0); /* no list: first deferred, then delivered as they are */
         assert_true(stats[ABI_STAT_LOST_COUNTS_FULL] > 0);
         sampler_free(s);
 }
@@ -539,9 +554,9 @@ int main(void)
         const struct CMUnitTest tests[] = {
                         cmocka_unit_test(test_event_choice), cmocka_unit_test(test_split),
                         cmocka_unit_test(test_totals),       cmocka_unit_test(test_distinct_stacks),
-                        cmocka_unit_test(test_rows_full),    cmocka_unit_test(test_ring_full),
-                        cmocka_unit_test(test_page_faults),  cmocka_unit_test(test_hotplug),
-                        cmocka_unit_test(test_max_rate),
+                        cmocka_unit_test(test_raws_full),    cmocka_unit_test(test_rows_full),
+                        cmocka_unit_test(test_ring_full),    cmocka_unit_test(test_page_faults),
+                        cmocka_unit_test(test_hotplug),      cmocka_unit_test(test_max_rate),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
