@@ -2,15 +2,24 @@
  * tables, and beside them, on events of their own with the same rate, what most profilers do (both stacks by
  * frame pointer into a stack map). BPF run time by the kernel's own clock (kernel.bpf_stats_enabled).
  *
- *   sample_bench [HZ [SECONDS]]        needs root, and profd-worker beside it or installed */
+ * With `hot` or `cold` the load is bench/frames on each CPU, whose stacks both find whole: the same frames,
+ * so that the two can be compared.
+ *
+ *   sample_bench [HZ [SECONDS [hot|cold]]]        needs root, and profd-worker beside it or installed */
 #include <errno.h>
+#include <libgen.h>
 #include <linux/perf_event.h>
+#include <limits.h>
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -99,6 +108,56 @@ static void program_stats(int fd, uint64_t *ret_ns, uint64_t *ret_runs)
         *ret_runs = info.run_cnt;
 }
 
+/* User frames that the other program's samples have on average. */
+static double other_frames(struct stackmap_bpf *k)
+{
+        struct stackmap_key {
+                uint64_t tgid;
+                int32_t user, kernel;
+                char comm[16];
+        } key, *last = NULL;
+        int counted = bpf_map__fd(k->maps.counted), traces = bpf_map__fd(k->maps.traces);
+        uint64_t count, samples = 0, frames = 0, address[127];
+
+        for (; bpf_map_get_next_key(counted, last, &key) == 0; last = &key) {
+                if (bpf_map_lookup_elem(counted, &key, &count) < 0)
+                        continue;
+                samples += count;
+                memset(address, 0, sizeof(address));
+                if (key.user < 0 || bpf_map_lookup_elem(traces, &key.user, address) < 0)
+                        continue;
+                for (int i = 0; i < 127 && address[i]; i++)
+                        frames += count;
+        }
+        return samples ? (double)frames / (double)samples : 0;
+}
+
+/* bench/frames on each CPU. */
+static int start_load(const char *self, const char *how, pid_t *pid)
+{
+        int cpus = (int)MIN_OF(sysconf(_SC_NPROCESSORS_ONLN), MAX_CPUS);
+        char copy[PATH_MAX], path[PATH_MAX + 16];
+
+        snprintf(copy, sizeof(copy), "%s", self);
+        snprintf(path, sizeof(path), "%s/frames", dirname(copy));
+        for (int i = 0; i < cpus; i++) {
+                pid[i] = fork();
+                if (pid[i] < 0)
+                        return -errno;
+                if (pid[i] == 0) {
+                        cpu_set_t set;
+                        CPU_ZERO(&set);
+                        CPU_SET(i, &set);
+                        sched_setaffinity(0, sizeof(set), &set);
+                        prctl(PR_SET_PDEATHSIG, SIGKILL);
+                        execl(path, path, how, NULL);
+                        perror(path);
+                        _exit(127);
+                }
+        }
+        return cpus;
+}
+
 static int write_number(const char *path, int n)
 {
         _cleanup_fclose_ FILE *f = fopen(path, "w");
@@ -135,7 +194,8 @@ int main(int argc, char **argv)
         struct stackmap_bpf *other = stackmap_bpf__open_and_load();
         uint64_t ours, begin[ABI_STAT_MAX], end[ABI_STAT_MAX], ns0, runs0, ns1, runs1;
         int64_t stats_before = 0;
-        int r;
+        pid_t load[MAX_CPUS];
+        int r, n_load = 0;
 
         read_file_i64(STATS_PATH, &stats_before);
         if (!other || frequency < 1 || seconds < 1 || write_number(STATS_PATH, 1) < 0 ||
@@ -143,6 +203,8 @@ int main(int argc, char **argv)
                 fprintf(stderr, "sample_bench: needs root, BPF and profd-worker\n");
                 return 1;
         }
+        if (argc > 3)
+                n_load = start_load(argv[0], argv[3], load);
         for (int i = 0; i < WARM_UP; i++)
                 second(&b);
         b = (struct bench){b.sampler, b.tracker, b.symbols, 0, 0, 0, {0}};
@@ -160,6 +222,10 @@ int main(int argc, char **argv)
         for (int i = 0; i < ABI_STAT_MAX; i++)
                 end[i] -= begin[i];
         write_number(STATS_PATH, (int)stats_before);
+        for (int i = 0; i < n_load; i++) {
+                kill(load[i], SIGKILL);
+                waitpid(load[i], NULL, 0);
+        }
 
         if (!end[ABI_STAT_TAKEN] || !b.samples || runs1 == runs0) {
                 fprintf(stderr, "sample_bench: the host was idle\n");
@@ -174,6 +240,7 @@ int main(int argc, char **argv)
                                         b.walk[ABI_WALK_NONE]) /
                                (double)b.samples,
                (double)b.user_frames / (double)b.samples, (double)b.kernel_frames / (double)b.samples);
+        printf("stack map: user frames %.1f a sample\n", other_frames(other));
         printf("profd %.2f us a tick, stack map %.2f us a tick, ratio %.2f\n",
                (double)ours / (double)(end[ABI_STAT_TAKEN] + end[ABI_STAT_IDLE]) / 1000,
                (double)(ns1 - ns0) / (double)(runs1 - runs0) / 1000,

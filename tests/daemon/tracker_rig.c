@@ -5,9 +5,12 @@
 #include <gelf.h>
 #include <libelf.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -179,6 +182,16 @@ void rig_settle(struct rig *r)
                 turn(r, &last_drain);
 }
 
+uint64_t rig_given_up(const struct rig *r)
+{
+        uint64_t stats[ABI_STAT_MAX];
+        struct tracker_stats t;
+
+        sampler_stats(r->sampler, stats);
+        tracker_stats(r->tracker, &t);
+        return t.deferred_hurried + t.deferred_lost + stats[ABI_STAT_RAWS_FULL];
+}
+
 bool rig_function(const char *file, const char *name, uint64_t *start, uint64_t *end)
 {
         _cleanup_close_ int fd = open(file, O_RDONLY | O_CLOEXEC);
@@ -237,13 +250,35 @@ struct rig_count rig_count(const struct rig *r, const char *comm, const char *fi
         return c;
 }
 
+/* Started and not known to have ended. */
+static int spawned[32];
+
 int rig_spawn(char *const argv[])
 {
         int pid = fork();
 
         if (pid == 0) {
+                setpriority(PRIO_PROCESS, 0, 0);  /* whatever the test's own is */
+                prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that dies leaves nothing that waits for it */
                 execv(argv[0], argv);
                 _exit(127);
         }
+        for (size_t i = 0; pid > 0 && i < ARRAY_SIZE(spawned); i++)
+                if (!spawned[i]) {
+                        spawned[i] = pid;
+                        break;
+                }
         return pid;
+}
+
+void rig_kill_children(void)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(spawned); i++) {
+                /* 0: it runs, so the pid is still its own */
+                if (spawned[i] && waitpid(spawned[i], NULL, WNOHANG) == 0) {
+                        kill(spawned[i], SIGKILL);
+                        waitpid(spawned[i], NULL, 0);
+                }
+                spawned[i] = 0;
+        }
 }

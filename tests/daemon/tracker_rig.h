@@ -50,6 +50,8 @@ int rig_run_child(struct rig *r, int pid);
 /* Lets what was deferred come out: two drains. */
 void rig_settle(struct rig *r);
 void rig_forget(struct rig *r); /* the rows */
+/* Samples that were finished before what they waited for had come, or found no room to wait. */
+uint64_t rig_given_up(const struct rig *r);
 
 /* [*start, *end): ELF addresses of a function, from the symbol table of a file, read by libelf. */
 bool rig_function(const char *file, const char *name, uint64_t *start, uint64_t *end);
@@ -64,7 +66,9 @@ struct rig_count {
 struct rig_count rig_count(const struct rig *r, const char *comm, const char *file, const char *path,
                            const char *function);
 
-/* Starts argv[0]; returns its pid. */
+/* Starts argv[0]; returns its pid. It does not outlive this process. */
 int rig_spawn(char *const argv[]);
+/* Of those started by rig_spawn() the ones that still run. */
+void rig_kill_children(void);
 
 #endif

@@ -34,13 +34,21 @@ static double cpu_seconds(void)
         return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+/* What one round of work takes at most, unless a hypervisor stopped the CPU meanwhile: then time passes in
+ * which nothing is sampled. */
+#define ROUND 0.001
+
 #define HOT(name)                                                                              \
         __attribute__((noinline)) static void name(double seconds)                             \
         {                                                                                      \
-                double end = cpu_seconds() + seconds;                                          \
-                while (cpu_seconds() < end)                                                    \
+                double before = cpu_seconds(), now;                                            \
+                while (seconds > 0) {                                                          \
                         for (int i = 0; i < 20000; i++)                                        \
                                 sink = sink * 6364136223846793005ull + 1442695040888963407ull; \
+                        now = cpu_seconds();                                                   \
+                        seconds -= now - before < ROUND ? now - before : ROUND;                \
+                        before = now;                                                          \
+                }                                                                              \
                 __asm__ volatile("" ::: "memory");                                             \
         }
 

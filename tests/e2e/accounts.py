@@ -27,7 +27,9 @@ with Daemon(f"[Sampling]\nFrequency={RATE}\nEvents=cycles\n[Limits]\nCpu=50%\n[S
     three = sum(p.count(lambda s, w=w: of_pid(w.pid)(s) and has("hot_three")(s)) for w in work)
     one = sum(p.count(lambda s, w=w: of_pid(w.pid)(s) and has("hot_one")(s)) for w in work)
     share = three / (three + one)
-    check(three + one > 0.9 * RATE * sum(u - b for u, b in zip(used, before)) * scale,
+    # (ticks that did not come, because the host under this one took the CPU away, are counted)
+    missing = p.lost()
+    check(three + one > 0.9 * RATE * sum(u - b for u, b in zip(used, before)) * scale - missing,
           f"the two functions have the program's samples ({three + one})")
     check(abs(share - 0.75) <= interval(0.75, three + one) + 0.005,
           f"hot_three has 3/4 of the samples: {share:.4f} of {three + one}")
@@ -36,7 +38,7 @@ with Daemon(f"[Sampling]\nFrequency={RATE}\nEvents=cycles\n[Limits]\nCpu=50%\n[S
     for w, b, u in zip(work, before, used):
         expected = (u - b) * scale * RATE
         got = p.count(of_pid(w.pid))
-        check(abs(got - expected) <= 0.05 * expected,
+        check(got <= 1.05 * expected and got >= 0.95 * expected - missing,
               f"process {w.pid}: {got} samples, its CPU time says {expected:.0f}")
 
     # 3. the whole host: samples and losses against rate and busy time. Interrupt time is busy time in which a

