@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "daemon/store_internal.h"
+#include "profile/gzip.h"
 
 #define MAX_RESTARTS 8 /* of a query, when windows were merged or found damaged under it */
 
@@ -139,7 +140,7 @@ static int put_once(struct store *s, const struct profile *p, struct store_facts
         int r = begin_put(s, &number, &dir_fd);
         f->first_seq = f->last_seq = number;
         if (r == 0)
-                r = store_facts_encode(p, f, &b);
+                r = store_facts_encode(p, f, GZIP_LEVEL, &b);
         if (r == 0)
                 r = store_write_temp(dir_fd, "put", number, &b, temp);
         if (r == 0)

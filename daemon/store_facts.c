@@ -7,19 +7,17 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <zlib.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/parse.h"
+#include "profile/gzip.h"
 #include "profile/pprof.h"
 
 #define MAGIC        "profd-window 1"
 #define SIZE_DIGITS  12
 #define MAX_SECONDS  9999999u /* 115 days */
 #define FLAG_COMMENT 0x10
-
-static const uint8_t gzip_head[10] = {0x1f, 0x8b, 8, FLAG_COMMENT, 0, 0, 0, 0, 0, 3};
 
 void store_facts_free(struct store_facts *f)
 {
@@ -161,69 +159,36 @@ int store_facts_from_profile(const struct profile *p, struct store_facts *ret)
 
 /* -- the file -- */
 
-static int deflate_raw(const struct buf *plain, struct buf *out)
+int store_facts_encode(const struct profile *p, struct store_facts *facts, int level, struct buf *out)
 {
-        z_stream z = {0};
-
-        if (plain->len > UINT32_MAX)
-                return -EFBIG;
-        if (deflateInit2(&z, 6, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-                return -ENOMEM;
-        uLong room = deflateBound(&z, plain->len);
-        z.next_in = (Bytef *)plain->data;
-        z.avail_in = (uInt)plain->len;
-        z.next_out = buf_reserve(out, room);
-        z.avail_out = (uInt)room;
-        int r = z.next_out ? deflate(&z, Z_FINISH) : Z_MEM_ERROR;
-        uLong n = z.total_out;
-        deflateEnd(&z);
-        if (r != Z_STREAM_END)
-                return -ENOMEM;
-        buf_commit(out, n);
-        return 0;
-}
-
-static void add_le32(struct buf *b, uint32_t v)
-{
-        uint8_t bytes[4] = {(uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24)};
-
-        buf_add(b, bytes, sizeof(bytes));
-}
-
-int store_facts_encode(const struct profile *p, struct store_facts *facts, struct buf *out)
-{
-        _cleanup_buf_ struct buf plain = {0};
+        _cleanup_buf_ struct buf plain = {0}, comment = {0};
         char size[SIZE_DIGITS + 1];
         size_t begin = out->len;
 
         int r = pprof_write(p, false, &plain);
         if (r < 0)
                 return r;
-        buf_add(out, gzip_head, sizeof(gzip_head));
-        buf_adds(out, MAGIC " size=");
-        size_t size_at = out->len;
-        buf_addf(out, "%0*d start=%llu duration=%llu samples=%llu lost=%llu seq=%llu-%llu", SIZE_DIGITS, 0,
-                 (unsigned long long)facts->start_ns, (unsigned long long)facts->duration_ns,
+        buf_adds(&comment, MAGIC " size=");
+        size_t size_at = comment.len;
+        buf_addf(&comment, "%0*d start=%llu duration=%llu samples=%llu lost=%llu seq=%llu-%llu", SIZE_DIGITS,
+                 0, (unsigned long long)facts->start_ns, (unsigned long long)facts->duration_ns,
                  (unsigned long long)facts->samples, (unsigned long long)facts->lost,
                  (unsigned long long)facts->first_seq, (unsigned long long)facts->last_seq);
         if (facts->boot_id[0])
-                buf_addf(out, " boot=%s", facts->boot_id);
-        buf_addf(out, " boot_end=%llu", (unsigned long long)facts->boot_end_ns);
+                buf_addf(&comment, " boot=%s", facts->boot_id);
+        buf_addf(&comment, " boot_end=%llu", (unsigned long long)facts->boot_end_ns);
         if (facts->from)
-                buf_addf(out, " from=%s", facts->from);
-        buf_addc(out, 0);
-        if (out->len - begin > STORE_MAX_COMMENT)
+                buf_addf(&comment, " from=%s", facts->from);
+        if (buf_error(&comment))
+                return buf_error(&comment);
+        if (comment.len > STORE_MAX_COMMENT)
                 return -E2BIG;
-        r = deflate_raw(&plain, out);
+        r = gzip_deflate(plain.data, plain.len, level, comment.data, out);
         if (r < 0)
                 return r;
-        add_le32(out, (uint32_t)crc32_z(crc32_z(0, NULL, 0), (const Bytef *)plain.data, plain.len));
-        add_le32(out, (uint32_t)plain.len);
-        if (buf_error(out))
-                return buf_error(out);
         facts->size = out->len - begin;
         snprintf(size, sizeof(size), "%0*llu", SIZE_DIGITS, (unsigned long long)facts->size);
-        memcpy(out->data + size_at, size, SIZE_DIGITS);
+        memcpy(out->data + begin + GZIP_COMMENT_AT + size_at, size, SIZE_DIGITS);
         return 0;
 }
 
@@ -310,13 +275,14 @@ int store_facts_read(int fd, struct store_facts *ret)
                                 continue;
                         return -errno;
                 }
-                if ((size_t)n < sizeof(gzip_head) || (uint8_t)head[0] != 0x1f || (uint8_t)head[1] != 0x8b)
+                if ((size_t)n < (size_t)GZIP_COMMENT_AT || (uint8_t)head[0] != 0x1f ||
+                    (uint8_t)head[1] != 0x8b)
                         return -EBADMSG;
                 if ((uint8_t)head[3] != FLAG_COMMENT)
                         return -ENODATA;
                 head[n] = 0;
-                char *comment = head + sizeof(gzip_head);
-                size_t most = (size_t)n - sizeof(gzip_head), len = strnlen(comment, most);
+                char *comment = head + (size_t)GZIP_COMMENT_AT;
+                size_t most = (size_t)n - (size_t)GZIP_COMMENT_AT, len = strnlen(comment, most);
                 if (len < most)
                         return parse_comment(comment, ret);
                 if (strncmp(comment, MAGIC, MIN_OF(len, strlen(MAGIC))) != 0)

@@ -53,8 +53,8 @@ uint64_t store_seconds(uint64_t duration_ns);
  * are not those of a window. */
 int store_facts_from_profile(const struct profile *p, struct store_facts *ret);
 
-/* The whole file of a window: the profile, gzip'ed (level 6), with the comment. Sets facts->size. */
-int store_facts_encode(const struct profile *p, struct store_facts *facts, struct buf *out);
+/* The whole file of a window: the profile, gzip'ed (GZIP_LEVEL...), with the comment. Sets facts->size. */
+int store_facts_encode(const struct profile *p, struct store_facts *facts, int level, struct buf *out);
 
 /* Reads the comment at the head of a file. -ENODATA: it has none. -EBADMSG: it is damaged, or no gzip file.
  */

@@ -26,6 +26,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "daemon/store_internal.h"
+#include "profile/gzip.h"
 
 #define NEIGHBOUR_NS   (2 * NSEC_PER_SEC) /* between windows that follow each other */
 #define JUMP_NS        (3600 * NSEC_PER_SEC)
@@ -263,7 +264,7 @@ static int encode_group(struct store *s, int dir_fd, struct group *g, struct buf
                 r = check_sums(g, &merged);
         if (r < 0)
                 return r;
-        return store_facts_encode(p, &g->facts, out);
+        return store_facts_encode(p, &g->facts, GZIP_LEVEL_KEPT, out);
 }
 
 /* With `lock`: the rename, when all sources are still as they were read. */

@@ -1,4 +1,4 @@
-/* The pprof codec: profile.proto, gzip'ed (level 6). The reader takes any pprof file, trusts nothing, and is
+/* The pprof codec: profile.proto, gzip'ed. The reader takes any pprof file, trusts nothing, and is
  * bounded; the writer's output has ids exactly 1..n, string_table[0] empty, packed repeated fields. */
 #ifndef PROFILE_PPROF_H
 #define PROFILE_PPROF_H

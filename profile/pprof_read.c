@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/io.h"
-#include "profile/inflate.h"
+#include "profile/gzip.h"
 #include "profile/pprof_reader.h"
 
 #define DEFAULT_MAX_BYTES ((size_t)1 << 30)

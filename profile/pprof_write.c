@@ -4,26 +4,17 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "base/io.h"
+#include "profile/gzip.h"
 #include "profile/pprof_format.h"
 #include "profile/pprof_order.h"
-
-#define GZIP_LEVEL   6
-#define GZIP_WINDOW  (15 + 16) /* zlib.h, deflateInit2(): 32 KiB, with a gzip header */
-#define GZIP_MEMORY  9
-#define PLAIN_CHUNK  (64u << 10)
-#define PACKED_CHUNK (16u << 10)
 
 struct writer {
         const struct profile *p;
         struct pprof_order order;
         struct buf message, inner, packed; /* one message being built, and messages in it */
-        struct buf plain;                  /* what was not yet compressed */
-        struct buf *out;
-        z_stream z;
-        bool compress, z_ready;
+        struct buf *plain;
 };
 
 static void writer_done(struct writer *w)
@@ -32,37 +23,6 @@ static void writer_done(struct writer *w)
         buf_free(&w->message);
         buf_free(&w->inner);
         buf_free(&w->packed);
-        buf_free(&w->plain);
-        if (w->z_ready)
-                deflateEnd(&w->z);
-}
-
-/* Compresses and passes on what has been written so far. */
-static int flush(struct writer *w, int mode)
-{
-        if (buf_error(&w->plain))
-                return buf_error(&w->plain);
-        if (!w->compress) {
-                buf_add(w->out, w->plain.data, w->plain.len);
-                buf_clear(&w->plain);
-                return buf_error(w->out);
-        }
-        w->z.next_in = (unsigned char *)w->plain.data;
-        w->z.avail_in = (uInt)w->plain.len;
-        int r;
-        do {
-                unsigned char *room = buf_reserve(w->out, PACKED_CHUNK);
-                if (!room)
-                        return buf_error(w->out);
-                w->z.next_out = room;
-                w->z.avail_out = PACKED_CHUNK;
-                r = deflate(&w->z, mode);
-                if (r == Z_STREAM_ERROR)
-                        return -EINVAL;
-                buf_commit(w->out, PACKED_CHUNK - w->z.avail_out);
-        } while (w->z.avail_out == 0 || (mode == Z_FINISH && r != Z_STREAM_END));
-        buf_clear(&w->plain);
-        return 0;
 }
 
 static void put_varint(struct buf *b, uint64_t v)
@@ -108,8 +68,8 @@ static void put_message(struct buf *to, uint32_t field, struct buf *from)
 /* Ends the message of a top-level field. */
 static int end_message(struct writer *w, uint32_t field)
 {
-        put_message(&w->plain, field, &w->message);
-        return w->plain.len >= PLAIN_CHUNK || buf_error(&w->plain) ? flush(w, Z_NO_FLUSH) : 0;
+        put_message(w->plain, field, &w->message);
+        return buf_error(w->plain);
 }
 
 static int put_value_type(struct writer *w, uint32_t field, struct profile_value_type t)
@@ -197,8 +157,8 @@ static int put_string(struct writer *w, uint32_t number)
 {
         const char *s = w->p->string[w->order.string.at[number]];
 
-        put_bytes(&w->plain, PROFILE_FIELD_STRING_TABLE, s, strlen(s));
-        return w->plain.len >= PLAIN_CHUNK || buf_error(&w->plain) ? flush(w, Z_NO_FLUSH) : 0;
+        put_bytes(w->plain, PROFILE_FIELD_STRING_TABLE, s, strlen(s));
+        return buf_error(w->plain);
 }
 
 static int put_range(struct writer *w, int (*put)(struct writer *, uint32_t), uint32_t first, uint32_t n)
@@ -226,19 +186,19 @@ static int put_header(struct writer *w)
         const struct profile *p = w->p;
         const uint32_t *string = w->order.string.number;
 
-        put_number(&w->plain, PROFILE_FIELD_TIME_NANOS, (uint64_t)p->time_ns);
-        put_number(&w->plain, PROFILE_FIELD_DURATION_NANOS, (uint64_t)p->duration_ns);
+        put_number(w->plain, PROFILE_FIELD_TIME_NANOS, (uint64_t)p->time_ns);
+        put_number(w->plain, PROFILE_FIELD_DURATION_NANOS, (uint64_t)p->duration_ns);
         if (p->period_type.type || p->period_type.unit) {
                 int r = put_value_type(w, PROFILE_FIELD_PERIOD_TYPE, p->period_type);
                 if (r < 0)
                         return r;
         }
-        put_number(&w->plain, PROFILE_FIELD_PERIOD, (uint64_t)p->period);
+        put_number(w->plain, PROFILE_FIELD_PERIOD, (uint64_t)p->period);
         for (uint32_t i = 0; i < p->n_comments; i++)
                 put_varint(&w->packed, string[p->comment[i]]);
         if (p->n_comments)
-                put_message(&w->plain, PROFILE_FIELD_COMMENT, &w->packed);
-        put_number(&w->plain, PROFILE_FIELD_DEFAULT_SAMPLE_TYPE, string[p->default_type]);
+                put_message(w->plain, PROFILE_FIELD_COMMENT, &w->packed);
+        put_number(w->plain, PROFILE_FIELD_DEFAULT_SAMPLE_TYPE, string[p->default_type]);
         return 0;
 }
 
@@ -257,23 +217,24 @@ static int put_profile(struct writer *w)
         return put_header(w);
 }
 
-int pprof_write(const struct profile *p, bool compress, struct buf *out)
+static int write_plain(const struct profile *p, struct buf *out)
 {
-        _cleanup_(writer_done) struct writer w = {.p = p, .out = out, .compress = compress};
+        _cleanup_(writer_done) struct writer w = {.p = p, .plain = out};
 
         int r = pprof_order_make(&w.order, p);
-        if (r < 0)
-                return r;
-        if (compress) {
-                if (deflateInit2(&w.z, GZIP_LEVEL, Z_DEFLATED, GZIP_WINDOW, GZIP_MEMORY,
-                                 Z_DEFAULT_STRATEGY) != Z_OK)
-                        return -ENOMEM;
-                w.z_ready = true;
-        }
-        r = put_profile(&w);
-        if (r < 0)
-                return r;
-        return flush(&w, Z_FINISH);
+        if (r == 0)
+                r = put_profile(&w);
+        return r < 0 ? r : buf_error(out);
+}
+
+int pprof_write(const struct profile *p, bool compress, struct buf *out)
+{
+        _cleanup_buf_ struct buf plain = {0};
+
+        if (!compress)
+                return write_plain(p, out);
+        int r = write_plain(p, &plain);
+        return r < 0 ? r : gzip_deflate(plain.data, plain.len, GZIP_LEVEL, NULL, out);
 }
 
 /* A new file; one of this name that a killed writer left behind is removed. */
