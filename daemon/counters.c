@@ -88,3 +88,20 @@ void counters_losses(const struct counters *before, const struct counters *now,
 #undef SINCE
         memcpy(ret, losses, sizeof(losses));
 }
+
+uint64_t counters_delivered(const struct counters *c)
+{
+        uint64_t gone = c->pipeline.lost_memory + c->writer.lost_samples;
+
+        return c->pipeline.samples > gone ? c->pipeline.samples - gone : 0;
+}
+
+uint64_t counters_waiting(const struct counters *c)
+{
+        /* rows that came to the pipeline, whatever became of them there */
+        uint64_t done = c->pipeline.samples + c->tracker.deferred_lost + c->stat[ABI_STAT_LOST_COUNTS_FULL] +
+                        c->stat[ABI_STAT_LOST_STACKS_FULL] + c->stat[ABI_STAT_LOST_BUSY] +
+                        c->stat[ABI_STAT_LOST_NESTED];
+
+        return c->stat[ABI_STAT_TAKEN] > done ? c->stat[ABI_STAT_TAKEN] - done : 0;
+}

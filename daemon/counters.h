@@ -50,6 +50,12 @@ int counters_read(struct counters *ret, struct sampler *sampler, struct tracker 
 void counters_losses(const struct counters *before, const struct counters *now,
                      struct loss ret[COUNTERS_LOSSES]);
 
+/* Samples taken since start are: delivered (in a profile that is stored or will be), lost by one of the
+ * causes above save `missed` (which were not taken), or waiting (for the next drain, or for an unwind
+ * table). */
+uint64_t counters_delivered(const struct counters *c);
+uint64_t counters_waiting(const struct counters *c);
+
 static inline uint64_t cost_cpu_ns(const struct cost *c)
 {
         return c->daemon_ns + c->worker_ns + c->kernel_ns;

@@ -154,7 +154,8 @@ void status_json(const struct status *s, struct buf *out)
         json_u64(&j, "frequency_hz", s->budget->frequency);
         json_events(s, &j);
         json_u64(&j, "samples_taken", c->stat[ABI_STAT_TAKEN]);
-        json_u64(&j, "samples_delivered", c->pipeline.samples);
+        json_u64(&j, "samples_delivered", counters_delivered(c));
+        json_u64(&j, "samples_waiting", counters_waiting(c));
         json_losses(s, &j);
         json_cost(s, &j);
         json_tracking(s, &j);
@@ -233,7 +234,10 @@ void status_metrics(const struct status *s, struct buf *out)
         metric(out, "samples_taken_total", "counter", "Samples the kernel took.",
                (double)c->stat[ABI_STAT_TAKEN]);
         metric(out, "samples_delivered_total", "counter", "Samples that reached a profile.",
-               (double)c->pipeline.samples);
+               (double)counters_delivered(c));
+        metric(out, "samples_waiting", "gauge",
+               "Samples taken that wait for the next drain or for an unwind table.",
+               (double)counters_waiting(c));
         metrics_losses(s, out);
         metric(out, "frequency_hertz", "gauge", "Sampling rate in force.", s->budget->frequency);
         metric(out, "frequency_requested_hertz", "gauge", "Sampling rate asked for.", s->budget->asked);

@@ -94,7 +94,11 @@ static void show_samples(struct json_object *j, struct buf *out)
 
         label(out, "samples");
         buf_addf(out, "%s taken, ", human_count(n, taken));
-        buf_addf(out, "%s delivered\n", human_count(n, json_at_u64(j, "samples_delivered", 0)));
+        buf_addf(out, "%s delivered", human_count(n, json_at_u64(j, "samples_delivered", 0)));
+        uint64_t waiting = json_at_u64(j, "samples_waiting", 0);
+        if (waiting > 0)
+                buf_addf(out, ", %s waiting for the next drain", human_count(n, waiting));
+        buf_addc(out, '\n');
         for (size_t i = 0; i < count; i++) {
                 struct json_object *l = json_object_array_get_idx(losses, i);
                 uint64_t samples = json_at_u64(l, "samples", 0);

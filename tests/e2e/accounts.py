@@ -1,5 +1,6 @@
 """What the daemon measures against what is known from elsewhere: a program's own account of its functions, the
 kernel's account of each process, the rate and the busy time of the whole host."""
+import os
 import subprocess
 import time
 
@@ -53,3 +54,16 @@ with Daemon(f"[Sampling]\nFrequency={RATE}\nEvents=cycles\n[Limits]\nCpu=50%\n[S
     check(whole >= 0.98 * p.count(of_pid(work[0].pid)), f"stacks reach _start ({whole})")
     for w in work:
         w.wait()
+
+    # 4. what was taken and neither delivered nor lost waits for the next drain, a second away on a quiet host
+    def unaccounted():
+        s = d.status()
+        lost = sum(l["samples"] for l in s["losses"] if l["cause"] != "missed")
+        check(s["samples_taken"] == s["samples_delivered"] + lost + s["samples_waiting"], "all samples are accounted for")
+        return s["samples_waiting"]
+
+    until = time.monotonic() + 60
+    few = 2 * RATE * os.cpu_count()
+    while (waiting := unaccounted()) > few and time.monotonic() < until:
+        time.sleep(0.2)
+    check(waiting <= few, f"few samples wait ({waiting})")
