@@ -96,7 +96,7 @@ static int bench_day(uint32_t samples)
                 r = profile_new(&day);
         for (int h = 0; r == 0 && h < 24; h++) {
                 start = cpu_seconds();
-                r = pprof_merge(file[h].data, file[h].len, 0, day, NULL);
+                r = pprof_merge(file[h].data, file[h].len, 0, NULL, day, NULL);
                 read += cpu_seconds() - start;
         }
         start = cpu_seconds();
@@ -146,7 +146,7 @@ static int bench_files(char **path, int n)
                 _cleanup_buf_ struct buf file = {0};
                 r = read_file(path[i], SIZE_MAX / 4, &file);
                 if (r == 0)
-                        r = pprof_merge(buf_text(&file), file.len, 0, p, &error);
+                        r = pprof_merge(buf_text(&file), file.len, 0, NULL, p, &error);
                 size += file.len;
         }
         double read = cpu_seconds() - start;

@@ -1,5 +1,6 @@
-/* CPU time and peak memory of a query over a store: store_query DIRECTORY SINCE UNTIL [NAME=VALUE]..., times
- * in seconds since the epoch, selections as in the API. Prints one line. */
+/* CPU time and peak memory of a query over a store: store_query DIRECTORY SINCE UNTIL [NAME=VALUE]...
+ * [processes], times in seconds since the epoch, selections as in the API; with or without the labels of
+ * single processes. Prints one line. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,10 +31,11 @@ int main(int argc, char **argv)
         uint32_t n;
 
         if (argc < 4) {
-                fprintf(stderr, "usage: store_query DIRECTORY SINCE UNTIL [NAME=VALUE]...\n");
+                fprintf(stderr, "usage: store_query DIRECTORY SINCE UNTIL [NAME=VALUE]... [processes]\n");
                 return 2;
         }
-        for (int i = 4; i < argc; i++) {
+        bool processes = argc > 4 && strcmp(argv[argc - 1], "processes") == 0;
+        for (int i = 4; i < argc - processes; i++) {
                 char *value = strchr(argv[i], '=');
                 if (value)
                         *value++ = 0;
@@ -48,7 +50,7 @@ int main(int argc, char **argv)
         double opened = cpu_s();
         if (store_list(store, since, until, &w, &n) < 0)
                 return 1;
-        int r = store_query(store, since, until, &sel, &p);
+        int r = store_query(store, since, until, &sel, processes, &p);
         if (r < 0) {
                 fprintf(stderr, "store_query: %s\n", strerror(-r));
                 return 1;

@@ -19,6 +19,20 @@ static const char *labels_of(const struct api_request *r)
         return r->route == ROUTE_SCRAPE ? SCRAPE_LABELS : NULL;
 }
 
+/* Whether the client wants to tell single processes apart. */
+static bool wants_processes(const struct api_request *r)
+{
+        _cleanup_free_ char *copy = labels_of(r) ? strdup(labels_of(r)) : NULL;
+        char *save = NULL;
+
+        if (!copy)
+                return true;
+        for (char *k = strtok_r(copy, ",", &save); k; k = strtok_r(NULL, ",", &save))
+                if (strcmp(k, "pid") == 0 || strcmp(k, "thread_id") == 0)
+                        return true;
+        return false;
+}
+
 static bool is_limited(const struct api_request *r)
 {
         return r->query.max_samples || r->query.max_bytes;
@@ -93,7 +107,8 @@ static void query(struct api_request *r)
 {
         _cleanup_profile_ struct profile *p = NULL;
 
-        int e = store_query(r->api->store, r->query.since_ns, r->query.until_ns, &r->query.selection, &p);
+        int e = store_query(r->api->store, r->query.since_ns, r->query.until_ns, &r->query.selection,
+                            wants_processes(r), &p);
         if (e == -ENODATA)
                 reply_no_window(r);
         else if (e < 0)

@@ -14,8 +14,6 @@
 #include "daemon/store_internal.h"
 #include "profile/gzip.h"
 
-#define MAX_RESTARTS 8 /* of a query, when windows were merged or found damaged under it */
-
 /* How many seconds past its own a window's name may go to be unique. */
 #define MAX_NAME_SHIFT 100000
 
@@ -64,6 +62,7 @@ struct store *store_free(struct store *s)
         }
         gaps_flush(s);
         index_free(s);
+        sums_free(s);
         if (s->dir_fd >= 0)
                 close(s->dir_fd);
         pthread_mutex_destroy(&s->lock);
@@ -195,11 +194,6 @@ int store_put(struct store *s, const struct profile *p)
 
 /* -- listing -- */
 
-static bool overlaps(const struct store_entry *e, uint64_t since_ns, uint64_t until_ns)
-{
-        return entry_visible(e) && e->facts.start_ns < until_ns && entry_end(e) > since_ns;
-}
-
 static void fill_window(const struct store_entry *e, struct store_window *w)
 {
         *w = (struct store_window){
@@ -232,7 +226,7 @@ int store_list(struct store *s, uint64_t since_ns, uint64_t until_ns, struct sto
         index_refresh(s);
         struct store_window *v = calloc(s->n_entries + 1, sizeof(*v));
         for (uint32_t i = 0; v && i < s->n_entries; i++)
-                if (overlaps(s->entry[i], since_ns, until_ns))
+                if (entry_overlaps(s->entry[i], since_ns, until_ns))
                         fill_window(s->entry[i], &v[n++]);
         pthread_mutex_unlock(&s->lock);
         if (!v)
@@ -324,154 +318,6 @@ int store_open_window(struct store *s, const char *id)
         return fd;
 }
 
-/* -- querying -- */
-
-static bool selects_all(const struct selection *sel)
-{
-        return !sel || (!sel->event && sel->pid < 0 && !sel->comm && !sel->thread_name && !sel->unit &&
-                        !sel->container && !sel->user && sel->side == SELECT_BOTH);
-}
-
-static int add_window(struct profile *into, const struct profile *p, const struct selection *sel)
-{
-        _cleanup_profile_ struct profile *selected = NULL;
-
-        if (selects_all(sel))
-                return profile_merge(into, p);
-        int r = selection_apply(sel, p, &selected);
-        if (r == -ENOENT) /* the event was not sampled then */
-                return 0;
-        return r < 0 ? r : profile_merge(into, selected);
-}
-
-/* A window that could not be read. 1: pass over it; -EAGAIN: what it was merged from takes its place. */
-static int unreadable(struct store *s, const char *id, int err, const char *why)
-{
-        int r = 1;
-
-        if (err == -ENOENT) /* deleted meanwhile */
-                return 1;
-        if (err != -EBADMSG)
-                return err;
-        pthread_mutex_lock(&s->lock);
-        struct store_entry *e = index_find(s, id);
-        if (e) {
-                index_bad(s, e, why ? why : "damaged");
-                if (e->facts.from)
-                        r = -EAGAIN;
-        }
-        pthread_mutex_unlock(&s->lock);
-        return r;
-}
-
-/* All windows whole, each read straight into the sum. Any that cannot be read is a failure: the sum then has
- * part of it. */
-static int add_all_whole(int dir_fd, char (*ids)[STORE_ID_SIZE], uint32_t n, struct profile **ret)
-{
-        _cleanup_profile_ struct profile *all = NULL;
-        const char *why;
-
-        int r = profile_new(&all);
-        for (uint32_t i = 0; i < n && r >= 0; i++)
-                r = store_merge_window(dir_fd, ids[i], all, &why);
-        if (r < 0)
-                return r;
-        *ret = TAKE_PTR(all);
-        return 0;
-}
-
-int store_add_windows(struct store *s, int dir_fd, char (*ids)[STORE_ID_SIZE], uint32_t n,
-                      const struct selection *sel, bool strict, struct profile **ret)
-{
-        _cleanup_profile_ struct profile *all = NULL;
-        uint32_t added = 0;
-
-        if (n > 0 && selects_all(sel) && add_all_whole(dir_fd, ids, n, ret) >= 0)
-                return 0;
-        /* One after the other: what is selected of each, or all of those that can be read. */
-        int r = profile_new(&all);
-        for (uint32_t i = 0; i < n && r >= 0; i++) {
-                _cleanup_profile_ struct profile *p = NULL;
-                const char *why;
-                r = store_read_window(dir_fd, ids[i], &p, &why);
-                if (r < 0) {
-                        int u = unreadable(s, ids[i], r, why);
-                        r = strict ? r : u;
-                        continue;
-                }
-                r = add_window(all, p, sel);
-                added++;
-        }
-        if (r < 0)
-                return r;
-        if (added == 0)
-                return -ENODATA;
-        *ret = TAKE_PTR(all);
-        return 0;
-}
-
-struct snapshot {
-        char (*ids)[STORE_ID_SIZE];
-        uint32_t n;
-};
-
-static int take_snapshot(struct store *s, uint64_t since_ns, uint64_t until_ns, struct snapshot *ret)
-{
-        ret->ids = calloc(s->n_entries + 1, sizeof(*ret->ids));
-        if (!ret->ids)
-                return -ENOMEM;
-        for (uint32_t i = 0; i < s->n_entries; i++)
-                if (overlaps(s->entry[i], since_ns, until_ns))
-                        memcpy(ret->ids[ret->n++], s->entry[i]->id, STORE_ID_SIZE);
-        return 0;
-}
-
-static void reader_remove(struct store *s, struct store_reader *me)
-{
-        for (struct store_reader **p = &s->readers; *p; p = &(*p)->next)
-                if (*p == me) {
-                        *p = me->next;
-                        return;
-                }
-}
-
-static int query_once(struct store *s, uint64_t since_ns, uint64_t until_ns, const struct selection *sel,
-                      struct profile **ret)
-{
-        struct snapshot v = {0};
-        _cleanup_close_ int dir_fd = -1;
-        struct store_reader me;
-
-        pthread_mutex_lock(&s->lock);
-        index_refresh(s);
-        int r = take_snapshot(s, since_ns, until_ns, &v);
-        dir_fd = s->dir_fd >= 0 ? fcntl(s->dir_fd, F_DUPFD_CLOEXEC, 0) : -1;
-        if (r == 0 && v.n > 0 && dir_fd < 0)
-                r = -errno;
-        me = (struct store_reader){.ticket = s->next_ticket++, .next = s->readers};
-        s->readers = &me;
-        pthread_mutex_unlock(&s->lock);
-
-        if (r == 0)
-                r = v.n == 0 ? -ENODATA : store_add_windows(s, dir_fd, v.ids, v.n, sel, false, ret);
-
-        pthread_mutex_lock(&s->lock);
-        reader_remove(s, &me);
-        pthread_mutex_unlock(&s->lock);
-        free(v.ids);
-        return r;
-}
-
-int store_query(struct store *s, uint64_t since_ns, uint64_t until_ns, const struct selection *sel,
-                struct profile **ret)
-{
-        int r = -EAGAIN;
-
-        for (uint32_t i = 0; r == -EAGAIN && i < MAX_RESTARTS; i++)
-                r = query_once(s, since_ns, until_ns, sel, ret);
-        return r;
-}
-
 void store_stats(struct store *s, struct store_stats *ret)
 {
         struct store_stats t = {0};
@@ -489,6 +335,7 @@ void store_stats(struct store *s, struct store_stats *ret)
                         t.oldest_ns = e->facts.start_ns;
                 t.newest_ns = MAX_OF(t.newest_ns, entry_end(e));
         }
+        t.size += sums_size(s);
         t.bad_files = s->bad_files;
         t.write_errors = s->write_errors;
         t.merges = s->merges;

@@ -92,9 +92,16 @@ int store_gaps(struct store *s, uint64_t since_ns, uint64_t until_ns, struct sto
  * *ret. */
 int store_after(struct store *s, const char *id, uint32_t max, struct store_window **ret, uint32_t *ret_n);
 
-/* The merged selection over [since, until): windows that overlap it, whole. -ENODATA: there are none. */
+/* The merged selection over [since, until): windows that overlap it, whole. -ENODATA: there are none.
+ *
+ * Without `processes` the samples have no labels "pid" and "thread_id", and the sums that the store keeps of
+ * ten minutes, an hour and six hours answer. With them, an answer of more than STORE_MAX_ROWS samples that
+ * differ loses them too: a ledger line STORE_LEFT_OUT then says so. What is more than that still is folded,
+ * the smallest into PROFILE_REMAINDER, counted in "folded.stacks" and "folded.samples". */
+#define STORE_MAX_ROWS 400000u
+#define STORE_LEFT_OUT "labels.left_out"
 int store_query(struct store *s, uint64_t since_ns, uint64_t until_ns, const struct selection *sel,
-                struct profile **ret);
+                bool processes, struct profile **ret);
 
 /* An open descriptor on one window's file; -ENOENT. */
 int store_open_window(struct store *s, const char *id);

@@ -142,6 +142,29 @@ bool index_second_taken(struct store *s, uint64_t second)
         return false;
 }
 
+static int compare_seq(const void *a, const void *b)
+{
+        const struct store_entry *x = *(struct store_entry *const *)a, *y = *(struct store_entry *const *)b;
+
+        if (x->facts.first_seq != y->facts.first_seq)
+                return x->facts.first_seq < y->facts.first_seq ? -1 : 1;
+        return strcmp(x->id, y->id);
+}
+
+struct store_entry **index_in_order(struct store *s, uint32_t *ret_n)
+{
+        struct store_entry **v = calloc(s->n_entries + 1, sizeof(struct store_entry *));
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; v && i < s->n_entries; i++)
+                if (s->entry[i]->ours && entry_visible(s->entry[i]))
+                        v[n++] = s->entry[i];
+        if (v)
+                qsort(v, n, sizeof(struct store_entry *), compare_seq);
+        *ret_n = n;
+        return v;
+}
+
 int index_add(struct store *s, const char *id, struct store_facts *facts, bool verified)
 {
         struct store_entry *e = calloc(1, sizeof(*e));

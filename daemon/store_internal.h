@@ -8,11 +8,15 @@
 
 #include "daemon/store.h"
 #include "daemon/store_facts.h"
+#include "profile/pprof.h"
 
 #define STORE_MAX_ENTRIES 200000u
 #define STORE_MAX_PENDING 64u
 #define STORE_MAX_FILE    (256u << 20) /* bytes of one window's file */
 #define STORE_MAX_PROFILE (1u << 30)   /* bytes of one window inflated */
+
+#define STORE_SUMS        "summaries" /* directory of the sums, in the store's */
+#define STORE_SOURCE_SIZE 56u
 
 /* A file whose name is a window's. */
 struct store_entry {
@@ -27,8 +31,33 @@ struct store_entry {
         bool verified;        /* read whole, or written by this process */
         bool seen;            /* by the scan under way */
         bool apart;           /* could not be merged with its neighbours: not tried again */
+        bool unsummed;        /* likewise, into a sum */
         uint64_t replaced_at; /* reader ticket, see struct store_reader */
 };
+
+/* A file that holds what some windows add up to, without the labels of single processes. */
+struct store_sum {
+        struct store_facts facts; /* which windows: first_seq to last_seq; no `from` */
+        uint64_t disk_size;
+        bool bad; /* could not be read: it goes at the next chance */
+};
+
+/* A file to read: a window's ID, or "summaries/<first>-<last>". */
+struct store_source {
+        char name[STORE_SOURCE_SIZE];
+        bool is_sum;
+};
+
+/* What a query reads. */
+struct store_plan {
+        struct store_source *source;
+        uint32_t n;
+};
+
+static inline void store_plan_done(struct store_plan *p)
+{
+        free(p->source);
+}
 
 /* A query under way. A replaced file is removed only after the queries that began before it was replaced. */
 struct store_reader {
@@ -64,6 +93,10 @@ struct store {
         struct store_mark pending[STORE_MAX_PENDING]; /* not yet in the log of gaps */
         uint32_t n_pending;
 
+        struct store_sum *sum; /* see store_sums.c */
+        uint32_t n_sums, cap_sums;
+        bool sums_known; /* the directory's were looked at */
+
         bool merge_rests; /* it failed: wait for a window that could be stored */
         char boot_id[STORE_BOOT_ID_SIZE];
         uint64_t *foreign; /* hashes of names that were reported */
@@ -82,6 +115,11 @@ static inline bool entry_visible(const struct store_entry *e)
         return !e->bad && !e->replaced;
 }
 
+static inline bool entry_overlaps(const struct store_entry *e, uint64_t since_ns, uint64_t until_ns)
+{
+        return entry_visible(e) && e->facts.start_ns < until_ns && entry_end(e) > since_ns;
+}
+
 /* -- store_index.c -- */
 
 /* Looks at the directory when it changed. A failure is in `error`; what was known stays. */
@@ -96,6 +134,8 @@ void index_remove(struct store *s, const char *id);
 void index_replaced(struct store *s);
 void index_bad(struct store *s, struct store_entry *e, const char *why);
 void index_free(struct store *s);
+/* Visible windows of ours in the order they were stored, NULL without memory; free() the array only. */
+struct store_entry **index_in_order(struct store *s, uint32_t *ret_n);
 /* Whether a window that is or was there begins in this second. */
 bool index_second_taken(struct store *s, uint64_t second);
 
@@ -111,12 +151,14 @@ int store_write_temp(int dir_fd, const char *kind, uint64_t number, const struct
 int store_publish(int dir_fd, const char *temp, const char *id);
 /* Makes names last. Slow disks: without `lock`. */
 void store_sync_directory(int dir_fd);
-int store_unlink(int dir_fd, const char *id);
-/* A window's profile; no lock needed. -EBADMSG: `*ret_why` says why. */
-int store_read_window(int dir_fd, const char *id, struct profile **ret, const char **ret_why);
+int store_unlink(int dir_fd, const char *name);
+/* The profile of a window (its ID) or a sum (its name); no lock needed. -EBADMSG: `*ret_why` says why. */
+int store_read_window(int dir_fd, const char *name, struct profile **ret, const char **ret_why);
 
-/* The same, merged into a profile, in less time. After an error `into` holds part of the window. */
-int store_merge_window(int dir_fd, const char *id, struct profile *into, const char **ret_why);
+/* The same, what is chosen of it, merged into a profile, in less time. After an error `into` holds part of
+ * the window. */
+int store_merge_window(int dir_fd, const char *name, const struct pprof_choice *choice, struct profile *into,
+                       const char **ret_why);
 
 /* -- store_gaps.c -- */
 
@@ -125,11 +167,36 @@ void gaps_flush(struct store *s);
 const char *gaps_reason(int err); /* of a failed write */
 extern const char gaps_stopped[];
 
-/* -- store.c -- */
+/* -- store_sums.c -- */
 
-/* Adds windows to a profile that is new. Takes and releases `lock` by itself to mark damaged files.
- * -ENODATA: none could be read. With `strict`, any window that cannot be read is a failure. */
-int store_add_windows(struct store *s, int dir_fd, char (*ids)[STORE_ID_SIZE], uint32_t n,
-                      const struct selection *sel, bool strict, struct profile **ret);
+/* Finds the sums that are there; once. */
+void sums_find(struct store *s);
+/* Makes and removes one sum that is due: 1, done, look again; 0, nothing is due; or -errno. Releases and
+ * takes `lock`. */
+int sums_maintain(struct store *s, uint64_t now_ns);
+/* Which files to read for these windows; with `s`, sums in the place of windows that they hold. The windows
+ * of ours come first, in the order they were stored. */
+int sums_plan(const struct store *s, struct store_entry *const *v, uint32_t n, struct store_plan *ret);
+/* Whether a sum's file has in it what its name says; other names are not looked at. */
+bool sums_is_own(int fd, const char *file, uint64_t size);
+void sums_bad(struct store *s, const char *name);
+uint64_t sums_size(const struct store *s);
+void sums_free(struct store *s);
+
+/* -- store_query.c -- */
+
+/* How windows are added up. */
+struct store_reading {
+        const struct selection *selection; /* NULL: all */
+        bool no_processes;
+        bool strict;       /* any file that cannot be read is a failure */
+        uint32_t max_rows; /* samples that differ, 0: no bound. Beyond it: -EOVERFLOW */
+        bool fold;         /* the smallest are folded instead */
+};
+
+/* Adds files to a profile that is new. Takes and releases `lock` by itself to mark damaged files. -ENODATA:
+ * none could be read. -EAGAIN: a damaged one has others that take its place; a new plan is needed. */
+int store_add_up(struct store *s, int dir_fd, const struct store_plan *plan, const struct store_reading *how,
+                 struct profile **ret);
 
 #endif

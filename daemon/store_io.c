@@ -53,7 +53,7 @@ int store_open_directory(struct store *s)
                     open_one.st_ino != now.st_ino || open_one.st_dev != now.st_dev) {
                         close(s->dir_fd);
                         s->dir_fd = -1;
-                        s->writer = false;
+                        s->writer = s->sums_known = false;
                         s->scan_again = true;
                 }
                 s->gone = false;
@@ -84,7 +84,8 @@ static void remove_temps(struct store *s)
         fd = -1; /* now the stream's */
         for (struct dirent *e = readdir(d); e; e = readdir(d)) {
                 size_t n = strlen(e->d_name);
-                if ((strncmp(e->d_name, ".put-", 5) == 0 || strncmp(e->d_name, ".merge-", 7) == 0) &&
+                if ((strncmp(e->d_name, ".put-", 5) == 0 || strncmp(e->d_name, ".merge-", 7) == 0 ||
+                     strncmp(e->d_name, ".sum-", 5) == 0) &&
                     n > 4 && strcmp(e->d_name + n - 4, ".tmp") == 0)
                         unlinkat(s->dir_fd, e->d_name, 0);
         }
@@ -174,6 +175,10 @@ static int read_window_bytes(int dir_fd, const char *id, struct buf *b, const ch
                 *ret_why = "not a regular file";
                 return -EBADMSG;
         }
+        if (!sums_is_own(fd, name, (uint64_t)st.st_size)) {
+                *ret_why = "not the sum that its name says";
+                return -EBADMSG;
+        }
         return st.st_size > STORE_MAX_FILE ? -EFBIG : read_fd(fd, STORE_MAX_FILE, b);
 }
 
@@ -185,22 +190,23 @@ static int too_large(int r, const char **ret_why)
         return -EBADMSG;
 }
 
-int store_read_window(int dir_fd, const char *id, struct profile **ret, const char **ret_why)
+int store_read_window(int dir_fd, const char *name, struct profile **ret, const char **ret_why)
 {
         _cleanup_buf_ struct buf b = {0};
 
-        int r = read_window_bytes(dir_fd, id, &b, ret_why);
+        int r = read_window_bytes(dir_fd, name, &b, ret_why);
         if (r == 0)
                 r = pprof_read(buf_text(&b), b.len, STORE_MAX_PROFILE, ret, ret_why);
         return too_large(r, ret_why);
 }
 
-int store_merge_window(int dir_fd, const char *id, struct profile *into, const char **ret_why)
+int store_merge_window(int dir_fd, const char *name, const struct pprof_choice *choice, struct profile *into,
+                       const char **ret_why)
 {
         _cleanup_buf_ struct buf b = {0};
 
-        int r = read_window_bytes(dir_fd, id, &b, ret_why);
+        int r = read_window_bytes(dir_fd, name, &b, ret_why);
         if (r == 0)
-                r = pprof_merge(buf_text(&b), b.len, STORE_MAX_PROFILE, into, ret_why);
+                r = pprof_merge(buf_text(&b), b.len, STORE_MAX_PROFILE, choice, into, ret_why);
         return too_large(r, ret_why);
 }

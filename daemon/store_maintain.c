@@ -42,30 +42,6 @@ static uint64_t thread_cpu_ns(void)
         return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
-static int compare_seq(const void *a, const void *b)
-{
-        const struct store_entry *x = *(struct store_entry *const *)a, *y = *(struct store_entry *const *)b;
-
-        if (x->facts.first_seq != y->facts.first_seq)
-                return x->facts.first_seq < y->facts.first_seq ? -1 : 1;
-        return strcmp(x->id, y->id);
-}
-
-/* Our visible windows in the order they were stored; free() the array only. */
-static struct store_entry **in_order(struct store *s, uint32_t *ret_n)
-{
-        struct store_entry **v = calloc(s->n_entries + 1, sizeof(struct store_entry *));
-        uint32_t n = 0;
-
-        for (uint32_t i = 0; v && i < s->n_entries; i++)
-                if (s->entry[i]->ours && entry_visible(s->entry[i]))
-                        v[n++] = s->entry[i];
-        if (v)
-                qsort(v, n, sizeof(struct store_entry *), compare_seq);
-        *ret_n = n;
-        return v;
-}
-
 /* -- removing what a merge replaced -- */
 
 static struct store_entry *replacement(struct store *s, const struct store_entry *e)
@@ -143,14 +119,13 @@ static int remove_replaced(struct store *s)
 /* -- merging -- */
 
 struct group {
-        char (*ids)[STORE_ID_SIZE];
-        uint32_t n;
+        struct store_plan windows;
         struct store_facts facts; /* of the window to be */
 };
 
 static void group_free(struct group *g)
 {
-        free(g->ids);
+        store_plan_done(&g->windows);
         store_facts_free(&g->facts);
 }
 
@@ -177,10 +152,9 @@ static int fill_group(struct store_entry *const *v, uint32_t n, struct group *g)
         _cleanup_buf_ struct buf from = {0};
         struct store_facts *f = &g->facts;
 
-        g->ids = calloc(n, sizeof(*g->ids));
-        if (!g->ids)
-                return -ENOMEM;
-        g->n = n;
+        int r = sums_plan(NULL, v, n, &g->windows);
+        if (r < 0)
+                return r;
         f->start_ns = v[0]->facts.start_ns;
         f->first_seq = v[0]->facts.first_seq;
         f->last_seq = v[n - 1]->facts.last_seq;
@@ -188,7 +162,6 @@ static int fill_group(struct store_entry *const *v, uint32_t n, struct group *g)
         memcpy(f->boot_id, v[0]->facts.boot_id, sizeof(f->boot_id));
         for (uint32_t i = 0; i < n; i++) {
                 const struct store_facts *w = &v[i]->facts;
-                memcpy(g->ids[i], v[i]->id, STORE_ID_SIZE);
                 f->duration_ns = MAX_OF(f->duration_ns,
                                         entry_end(v[i]) - MIN_OF(f->start_ns, entry_end(v[i])));
                 f->samples += w->samples;
@@ -230,7 +203,7 @@ static int find_group(struct store *s, struct store_entry *const *v, uint32_t n,
 static int next_group(struct store *s, uint64_t now_ns, struct group *g)
 {
         uint32_t n;
-        _cleanup_free_ struct store_entry **v = in_order(s, &n);
+        _cleanup_free_ struct store_entry **v = index_in_order(s, &n);
         int r = v ? 0 : -ENOMEM;
 
         for (uint32_t level = 0; level < STORE_MERGE_LEVELS && r == 0; level++)
@@ -245,7 +218,7 @@ static int check_sums(const struct group *g, const struct store_facts *merged)
                 return 0;
         log_error("Store: %s and its %u neighbours hold %" PRIu64 " samples, merged %" PRIu64
                   "; they are left as they are",
-                  g->ids[0], g->n - 1, g->facts.samples, merged->samples);
+                  g->windows.source[0].name, g->windows.n - 1, g->facts.samples, merged->samples);
         return -EBADMSG;
 }
 
@@ -254,7 +227,7 @@ static int encode_group(struct store *s, int dir_fd, struct group *g, struct buf
         _cleanup_profile_ struct profile *p = NULL;
         _cleanup_facts_ struct store_facts merged = {0};
 
-        int r = store_add_windows(s, dir_fd, g->ids, g->n, NULL, true, &p);
+        int r = store_add_up(s, dir_fd, &g->windows, &(struct store_reading){.strict = true}, &p);
         if (r < 0)
                 return r;
         p->time_ns = (int64_t)g->facts.start_ns;
@@ -273,12 +246,12 @@ static int publish_group(struct store *s, struct group *g, const char *temp)
         uint64_t second, seconds;
         char id[STORE_ID_SIZE];
 
-        for (uint32_t i = 0; i < g->n; i++) {
-                const struct store_entry *e = index_find(s, g->ids[i]);
+        for (uint32_t i = 0; i < g->windows.n; i++) {
+                const struct store_entry *e = index_find(s, g->windows.source[i].name);
                 if (!e || !entry_visible(e))
                         return -ESTALE;
         }
-        int r = store_id_parse(g->ids[0], &second, &seconds);
+        int r = store_id_parse(g->windows.source[0].name, &second, &seconds);
         if (r == 0)
                 r = store_id_format(second, MAX_OF(store_seconds(g->facts.duration_ns), seconds + 1), id);
         if (r == 0)
@@ -295,8 +268,8 @@ static int publish_group(struct store *s, struct group *g, const char *temp)
 /* Their contents, not the disk or the memory, are what does not merge: trying again would not help. */
 static void set_apart(struct store *s, const struct group *g)
 {
-        for (uint32_t i = 0; i < g->n; i++) {
-                struct store_entry *e = index_find(s, g->ids[i]);
+        for (uint32_t i = 0; i < g->windows.n; i++) {
+                struct store_entry *e = index_find(s, g->windows.source[i].name);
                 if (e)
                         e->apart = true;
         }
@@ -373,7 +346,7 @@ static int delete_window(struct store *s, struct store_entry *e)
 static int retain(struct store *s, uint64_t now_ns)
 {
         uint32_t n, i = 0;
-        _cleanup_free_ struct store_entry **v = in_order(s, &n);
+        _cleanup_free_ struct store_entry **v = index_in_order(s, &n);
         uint64_t size = 0;
         int r = 0;
 
@@ -411,6 +384,8 @@ int store_maintain(struct store *s, uint64_t now_ns, uint64_t budget_ns)
         bool more = true;
         while (r == 0 && !s->merge_rests && more) {
                 r = merge_one(s, now_ns);
+                if (r == 0)
+                        r = sums_maintain(s, now_ns);
                 if (r == -ESTALE ||
                     r == -ENOENT) /* windows went away meanwhile: the next call sees what is there */
                         r = more = false;

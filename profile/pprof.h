@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "profile/profile.h"
+#include "profile/selection.h"
 
 /* Appends the encoded profile; `compress`: gzip'ed. Equal profiles give equal bytes. 0 or -errno. */
 int pprof_write(const struct profile *p, bool compress, struct buf *out);
@@ -16,9 +17,18 @@ int pprof_write(const struct profile *p, bool compress, struct buf *out);
  * pprof profile, `*ret_error` (may be NULL) then says what is wrong with it and where, a static text;
  * -EFBIG, -ENOMEM. */
 int pprof_read(const void *data, size_t n, size_t max_bytes, struct profile **ret, const char **ret_error);
+
+/* What of a file is taken. */
+struct pprof_choice {
+        const struct selection *selection; /* samples whose labels match; its event and its side do not count
+                                              here. NULL: all */
+        bool no_processes; /* leave out the labels "pid" and "thread_id": far fewer samples differ */
+};
+
 /* The same into a profile that has samples already, as pprof_read() and profile_merge() would together, in
- * less time. After an error `into` holds part of the file: throw it away. */
-int pprof_merge(const void *data, size_t n, size_t max_bytes, struct profile *into, const char **ret_error);
+ * less time. `choice` may be NULL. After an error `into` holds part of the file: throw it away. */
+int pprof_merge(const void *data, size_t n, size_t max_bytes, const struct pprof_choice *choice,
+                struct profile *into, const char **ret_error);
 
 int pprof_read_file(const char *path, struct profile **ret, const char **ret_error);
 

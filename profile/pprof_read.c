@@ -16,6 +16,8 @@
 
 #define DEFAULT_MAX_BYTES ((size_t)1 << 30)
 
+static const struct pprof_choice everything;
+
 static int header_string(struct pprof_reader *r, uint64_t index, uint32_t *ret)
 {
         const struct messages *m = &r->x.string;
@@ -176,11 +178,11 @@ static void reader_done(struct pprof_reader *r)
 }
 
 /* Reads a file's bytes into `p`, what is said once into `header`. */
-static int read_bytes(const void *data, size_t n, size_t max_bytes, struct profile *p,
-                      struct profile *header, const char **ret_error)
+static int read_bytes(const void *data, size_t n, size_t max_bytes, const struct pprof_choice *choice,
+                      struct profile *p, struct profile *header, const char **ret_error)
 {
         _cleanup_buf_ struct buf plain = {0};
-        _cleanup_(reader_done) struct pprof_reader r = {.p = p, .header = header};
+        _cleanup_(reader_done) struct pprof_reader r = {.p = p, .header = header, .choice = choice};
         const unsigned char *bytes = data;
         int e = 0;
 
@@ -210,7 +212,7 @@ int pprof_read(const void *data, size_t n, size_t max_bytes, struct profile **re
 
         int e = profile_new(&p);
         if (e == 0)
-                e = read_bytes(data, n, max_bytes, p, p, ret_error);
+                e = read_bytes(data, n, max_bytes, &everything, p, p, ret_error);
         else if (ret_error)
                 *ret_error = strerrordesc_np(-e);
         if (e < 0)
@@ -219,13 +221,14 @@ int pprof_read(const void *data, size_t n, size_t max_bytes, struct profile **re
         return 0;
 }
 
-int pprof_merge(const void *data, size_t n, size_t max_bytes, struct profile *into, const char **ret_error)
+int pprof_merge(const void *data, size_t n, size_t max_bytes, const struct pprof_choice *choice,
+                struct profile *into, const char **ret_error)
 {
         _cleanup_profile_ struct profile *header = NULL;
 
         int e = profile_new(&header);
         if (e == 0)
-                e = read_bytes(data, n, max_bytes, into, header, ret_error);
+                e = read_bytes(data, n, max_bytes, choice ? choice : &everything, into, header, ret_error);
         else if (ret_error)
                 *ret_error = strerrordesc_np(-e);
         return e;

@@ -5,12 +5,14 @@
 
 #include <errno.h>
 
+#include "profile/pprof.h"
 #include "profile/pprof_index.h"
 #include "profile/profile.h"
 
 struct pprof_reader {
         struct profile *p;      /* what is read goes in here */
         struct profile *header; /* types, comments, times: p itself, or a profile of their own */
+        const struct pprof_choice *choice;
         struct wire file;
         struct pprof_index x;
         uint32_t n_types;

@@ -1,6 +1,7 @@
 /* Samples are most of a file, and mostly repeat: neighbours have the same stack, and a label set comes again
  * and again. Bytes that were seen before are not read again: a stack's are compared with those of the sample
- * before, label sets' are looked up in a table of the file's. */
+ * before, label sets' are looked up in a table of the file's. There it is also known which label sets were
+ * not chosen: of their samples nothing else is read. */
 #include "profile/pprof_reader.h"
 
 #include <errno.h>
@@ -10,6 +11,8 @@
 #include "base/array.h"
 #include "base/hash.h"
 #include "base/idtable.h"
+
+#define NOT_CHOSEN (UNKNOWN - 1) /* in the place of a label set */
 
 /* The bytes of the labels of a sample, all that is behind its first one, and their set. */
 struct known_labels {
@@ -231,15 +234,51 @@ static int64_t stack_of(struct sample_reader *s, const struct shortcut *c)
         return stack;
 }
 
+/* Drops the labels that the choice leaves out. */
+static void drop_processes(struct sample_reader *s)
+{
+        uint32_t kept = 0;
+
+        for (uint32_t i = 0; i < s->n_labels; i++) {
+                const char *key = s->r->p->string[s->labels[i].key];
+                if (strcmp(key, "pid") != 0 && strcmp(key, "thread_id") != 0)
+                        s->labels[kept++] = s->labels[i];
+        }
+        s->n_labels = kept;
+}
+
+static int64_t choose_label_set(struct sample_reader *s)
+{
+        const struct pprof_choice *choice = s->r->choice;
+
+        if (choice->selection &&
+            !selection_matches_labels(choice->selection, s->r->p, s->labels, s->n_labels))
+                return NOT_CHOSEN;
+        if (choice->no_processes)
+                drop_processes(s);
+        return profile_label_set(s->r->p, s->labels, s->n_labels);
+}
+
 static int64_t label_set_of(struct sample_reader *s, const struct shortcut *c)
 {
         if (c->label_set != UNKNOWN)
                 return c->label_set;
-        int64_t set = profile_label_set(s->r->p, s->labels, s->n_labels);
+        int64_t set = choose_label_set(s);
         if (set < 0 || !c->labels_last)
                 return set;
         int r = remember_labels(&s->cache, &c->labels, (uint32_t)set);
         return r < 0 ? r : set;
+}
+
+/* Whether a sample has labels that are known not to be chosen. */
+static bool is_passed_over(const struct sample_reader *s, struct wire w)
+{
+        struct wire_field f;
+
+        for (const unsigned char *field = w.at; wire_next(&w, &f) > 0; field = w.at)
+                if (f.number == SAMPLE_FIELD_LABEL)
+                        return find_labels(&s->cache, &(struct wire){field, w.end}) == NOT_CHOSEN;
+        return false;
 }
 
 static int read_sample(struct sample_reader *s, struct wire w)
@@ -248,6 +287,8 @@ static int read_sample(struct sample_reader *s, struct wire w)
         struct shortcut c = {.label_set = UNKNOWN};
         int64_t values[PROFILE_MAX_TYPES] = {0};
 
+        if (r->choice->selection && is_passed_over(s, w))
+                return 0;
         s->n_locations = s->n_values = s->n_labels = 0;
         int e = read_fields(s, w, &c);
         if (e < 0)
@@ -256,12 +297,12 @@ static int read_sample(struct sample_reader *s, struct wire w)
                 return pprof_bad(r, "a sample has fewer values than the profile has types");
         for (uint32_t i = 0; i < r->n_types; i++)
                 values[r->type[i]] = s->values[i];
+        int64_t label_set = label_set_of(s, &c);
+        if (label_set < 0 || label_set == NOT_CHOSEN)
+                return label_set < 0 ? (int)label_set : 0;
         int64_t stack = stack_of(s, &c);
         if (stack < 0)
                 return (int)stack;
-        int64_t label_set = label_set_of(s, &c);
-        if (label_set < 0)
-                return (int)label_set;
         return profile_sample_at(r->p, (uint32_t)stack, (uint32_t)label_set, values);
 }
 

@@ -85,46 +85,69 @@ void selection_query(const struct selection *s, struct buf *out)
         add_parameter(out, &separator, "side", side_names[s->side]);
 }
 
-static const char *label_text(const struct profile *p, const struct profile_sample *sample, const char *key)
-{
-        const struct profile_label *l = profile_find_label(p, sample, key);
+/* The labels of a sample. */
+struct labels {
+        const struct profile *p;
+        const struct profile_label *label;
+        uint32_t n;
+};
 
-        return l && l->str ? p->string[l->str] : NULL;
+static const struct profile_label *find_label(const struct labels *l, const char *key)
+{
+        for (uint32_t i = 0; i < l->n; i++)
+                if (!strcmp(l->p->string[l->label[i].key], key))
+                        return &l->label[i];
+        return NULL;
 }
 
-static bool text_matches(const struct profile *p, const struct profile_sample *sample, const char *key,
-                         const char *wanted)
+static const char *label_text(const struct labels *labels, const char *key)
+{
+        const struct profile_label *l = find_label(labels, key);
+
+        return l && l->str ? labels->p->string[l->str] : NULL;
+}
+
+static bool text_matches(const struct labels *labels, const char *key, const char *wanted)
 {
         if (!wanted)
                 return true;
-        const char *text = label_text(p, sample, key);
+        const char *text = label_text(labels, key);
         return text && !strcmp(text, wanted);
 }
 
-static bool unit_matches(const struct profile *p, const struct profile_sample *sample, const char *wanted)
+static bool unit_matches(const struct labels *labels, const char *wanted)
 {
         if (!wanted)
                 return true;
-        const char *text = label_text(p, sample, "unit");
+        const char *text = label_text(labels, "unit");
         size_t n = strlen(wanted);
         return text && !strncmp(text, wanted, n) && (!text[n] || !strcmp(text + n, ".service"));
 }
 
-static bool container_matches(const struct profile *p, const struct profile_sample *sample,
-                              const char *wanted)
+static bool container_matches(const struct labels *labels, const char *wanted)
 {
         if (!wanted)
                 return true;
-        const char *text = label_text(p, sample, "container_id");
+        const char *text = label_text(labels, "container_id");
         return text && !strncmp(text, wanted, strlen(wanted));
 }
 
-static bool pid_matches(const struct profile *p, const struct profile_sample *sample, int64_t wanted)
+static bool pid_matches(const struct labels *labels, int64_t wanted)
 {
         if (wanted < 0)
                 return true;
-        const struct profile_label *l = profile_find_label(p, sample, "pid");
+        const struct profile_label *l = find_label(labels, "pid");
         return l && !l->str && l->num == wanted;
+}
+
+bool selection_matches_labels(const struct selection *s, const struct profile *p,
+                              const struct profile_label *label, uint32_t n)
+{
+        const struct labels labels = {p, label, n};
+
+        return pid_matches(&labels, s->pid) && text_matches(&labels, "comm", s->comm) &&
+               text_matches(&labels, "thread_name", s->thread_name) && unit_matches(&labels, s->unit) &&
+               container_matches(&labels, s->container) && text_matches(&labels, "user", s->user);
 }
 
 static bool frame_is_on_side(const struct profile *p, uint32_t location, enum selection_side side)
@@ -146,9 +169,8 @@ static bool has_side(const struct profile *p, const struct profile_sample *sampl
 bool selection_matches(const struct selection *s, const struct profile *p,
                        const struct profile_sample *sample)
 {
-        return pid_matches(p, sample, s->pid) && text_matches(p, sample, "comm", s->comm) &&
-               text_matches(p, sample, "thread_name", s->thread_name) && unit_matches(p, sample, s->unit) &&
-               container_matches(p, sample, s->container) && text_matches(p, sample, "user", s->user) &&
+        return selection_matches_labels(s, p, sample->n_labels ? p->label + sample->first_label : NULL,
+                                        sample->n_labels) &&
                has_side(p, sample, s->side);
 }
 

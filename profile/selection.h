@@ -36,6 +36,9 @@ int selection_set(struct selection *s, const char *name, const char *value);
 struct buf;
 void selection_query(const struct selection *s, struct buf *out);
 
+/* Whether a sample with these labels is selected: all but the event and the side. */
+bool selection_matches_labels(const struct selection *s, const struct profile *p,
+                              const struct profile_label *labels, uint32_t n);
 bool selection_matches(const struct selection *s, const struct profile *p,
                        const struct profile_sample *sample);
 

@@ -171,7 +171,8 @@ void help_names(const char *path, struct buf *out)
         int n = scandir(path, &e, NULL, alphasort);
 
         for (int i = 0; i < n; i++) {
-                if (strcmp(e[i]->d_name, ".") != 0 && strcmp(e[i]->d_name, "..") != 0)
+                if (strcmp(e[i]->d_name, ".") != 0 && strcmp(e[i]->d_name, "..") != 0 &&
+                    strcmp(e[i]->d_name, "summaries") != 0)
                         buf_addf(out, "%s ", e[i]->d_name);
                 free(e[i]);
         }

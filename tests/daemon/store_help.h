@@ -28,7 +28,7 @@ int64_t help_sum(const struct profile *p, const char *type);
 /* The defaults, on this directory: merged after 2 h and a day. */
 struct store_config help_config(const char *directory);
 
-/* Names in a directory, sorted, a space after each; `hidden` too. */
+/* Names in a directory, sorted, a space after each; hidden ones too, that of sums not. */
 void help_names(const char *path, struct buf *out);
 
 #endif

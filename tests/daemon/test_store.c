@@ -76,7 +76,7 @@ static char *dump_all(struct fixture *f)
 {
         _cleanup_profile_ struct profile *p = NULL;
 
-        int r = store_query(f->store, 0, FOREVER, NULL, &p);
+        int r = store_query(f->store, 0, FOREVER, NULL, true, &p);
         if (r == -ENODATA)
                 return strdup("");
         assert_int_equal(r, 0);
@@ -374,7 +374,7 @@ static void test_a_file_of_another_tool_is_read_and_never_removed(void **state)
         assert_int_equal(pprof_write_file(p, path), 0); /* no comment of ours */
         put(f, T0 + 60, 60, 2);
         assert_int_equal(count_windows(f), 2);
-        assert_int_equal(store_query(f->store, 0, (T0 + 60) * SEC, NULL, &all), 0);
+        assert_int_equal(store_query(f->store, 0, (T0 + 60) * SEC, NULL, true, &all), 0);
         assert_int_equal(help_sum(all, "samples"), help_sum(p, "samples"));
         f->config.max_size = 1;
         store_configure(f->store, &f->config);
@@ -473,7 +473,7 @@ static void test_merging_is_exact(void **state)
                 lost += w[i].lost;
         }
         _cleanup_profile_ struct profile *all = NULL;
-        assert_int_equal(store_query(f->store, 0, FOREVER, NULL, &all), 0);
+        assert_int_equal(store_query(f->store, 0, FOREVER, NULL, true, &all), 0);
         assert_int_equal(samples, help_sum(all, "samples"));
         assert_int_equal(lost, 180 * 2);
         assert_int_equal(profile_ledger_count(all, "lost.counts_full", -1), 180 * 2);
@@ -572,7 +572,8 @@ static void *query_thread(void *arg)
 
         do {
                 _cleanup_profile_ struct profile *p = NULL;
-                int r = store_query(race->f->store, T0 * SEC, (T0 + 7200) * SEC, NULL, &p);
+                int r = store_query(race->f->store, T0 * SEC, (T0 + 7200) * SEC, NULL, race->queries & 1,
+                                    &p);
                 if (r < 0 || help_sum(p, "samples") != race->each) {
                         race->failed = true;
                         return NULL;
@@ -590,14 +591,14 @@ static void test_queries_during_merges_are_exact(void **state)
 
         put_minutes(f, 0, 120);
         _cleanup_profile_ struct profile *p = NULL;
-        assert_int_equal(store_query(f->store, 0, FOREVER, NULL, &p), 0);
+        assert_int_equal(store_query(f->store, 0, FOREVER, NULL, true, &p), 0);
         race.each = help_sum(p, "samples");
         for (int i = 0; i < 2; i++)
                 assert_int_equal(pthread_create(&thread[i], NULL, query_thread, &race), 0);
         int r = 1;
         for (int step = 0; r == 1; step++) {
                 r = store_maintain(f->store, (T0 + 86400 * 3) * SEC, 0); /* one merge at a time */
-                put(f, T0 + 86400 + (uint64_t)step * 60, 60, 1);
+                put(f, T0 + 86400 * 3 + (uint64_t)step * 60, 60, 1);
         }
         assert_int_equal(r, 0);
         atomic_store(&race.stop, true);
@@ -621,13 +622,13 @@ static void test_queries_select(void **state)
 
         put_minutes(f, 0, 5);
         sel.comm = "opend";
-        assert_int_equal(store_query(f->store, (T0 + 60) * SEC, (T0 + 120) * SEC, &sel, &p), 0);
+        assert_int_equal(store_query(f->store, (T0 + 60) * SEC, (T0 + 120) * SEC, &sel, true, &p), 0);
         for (uint32_t i = 0; i < p->n_samples; i++)
                 assert_string_equal(profile_str(p, profile_find_label(p, &p->sample[i], "comm")->str),
                                     "opend");
         assert_int_equal(p->time_ns, (T0 + 60) * SEC);
         assert_int_equal(p->duration_ns, 60 * SEC);
-        assert_int_equal(store_query(f->store, (T0 + 6000) * SEC, FOREVER, &sel, &none), -ENODATA);
+        assert_int_equal(store_query(f->store, (T0 + 6000) * SEC, FOREVER, &sel, true, &none), -ENODATA);
 }
 
 /* -- gaps -- */

@@ -160,7 +160,7 @@ static char *dump(const char *dir, uint32_t *ret_windows)
         assert_int_equal(store_open(&s, &c), 0);
         assert_int_equal(store_list(s, 0, FOREVER, &w, ret_windows), 0);
         free(w);
-        int r = store_query(s, 0, FOREVER, NULL, &p);
+        int r = store_query(s, 0, FOREVER, NULL, true, &p);
         assert_true(r == 0 || r == -ENODATA);
         store_free(s);
         return r == 0 ? help_dump(p) : strdup("");
@@ -240,6 +240,57 @@ static void test_a_kill_at_each_step_of_a_merge(void **state)
         assert_true(n > 20);
 }
 
+/* An hour later: nothing is merged yet, sums are made. */
+static int sum_all(const char *dir)
+{
+        struct store_config c = help_config(dir);
+        struct store *s;
+
+        if (store_open(&s, &c) < 0)
+                return 1;
+        int r = store_maintain(s, (T0 + 3600) * SEC, UINT64_MAX);
+        store_free(s);
+        return r < 0;
+}
+
+static char *dump_without_processes(const char *dir)
+{
+        struct store_config c = help_config(dir);
+        _cleanup_profile_ struct profile *p = NULL;
+        struct store *s;
+
+        assert_int_equal(store_open(&s, &c), 0);
+        assert_int_equal(store_query(s, 0, FOREVER, NULL, false, &p), 0);
+        store_free(s);
+        return help_dump(p);
+}
+
+static void test_a_kill_at_each_step_of_a_sum(void **state)
+{
+        struct fixture *f = *state;
+        _cleanup_free_ char *before = dump_without_processes(f->base);
+        char sums[96];
+        unsigned n = 0;
+        bool reached;
+
+        snprintf(sums, sizeof(sums), "%s/summaries", f->work);
+        do {
+                _cleanup_buf_ struct buf made = {0};
+                int status;
+                copy(f->base, f->work);
+                reached = run_to_step(sum_all, f->work, ++n, 0, NULL, &status);
+                _cleanup_free_ char *at_once = dump_without_processes(f->work);
+                assert_string_equal(at_once, before);
+                assert_int_equal(sum_all(f->work), 0);
+                _cleanup_free_ char *later = dump_without_processes(f->work);
+                assert_string_equal(later, before);
+                assert_tidy(f->work);
+                help_names(sums, &made);
+                assert_string_equal(buf_text(&made), "1-20.pb.gz "); /* that of the hour */
+        } while (reached);
+        assert_true(n > 12);
+}
+
 static void test_a_kill_of_the_cleaning_after_a_kill(void **state)
 {
         struct fixture *f = *state;
@@ -286,7 +337,7 @@ static void test_a_kill_at_each_step_of_a_put(void **state)
                 _cleanup_profile_ struct profile *p = NULL;
                 struct store *s;
                 assert_int_equal(store_open(&s, &c), 0);
-                assert_int_equal(store_query(s, 0, (T0 + MINUTES * 60) * SEC, NULL, &p), 0);
+                assert_int_equal(store_query(s, 0, (T0 + MINUTES * 60) * SEC, NULL, true, &p), 0);
                 store_free(s);
                 _cleanup_free_ char *old = help_dump(p);
                 assert_string_equal(old, f->before);
@@ -404,7 +455,7 @@ static void test_each_call_of_a_merge_fails(void **state)
                 copy(f->base, f->work);
                 reached = run_to_step(merge_then_again, f->work, n, ENOSPC, NULL, &status);
                 assert_int_equal(store_open(&s, &c), 0);
-                assert_int_equal(store_query(s, 0, LATER, NULL, &p), 0);
+                assert_int_equal(store_query(s, 0, LATER, NULL, true, &p), 0);
                 store_free(s);
                 _cleanup_free_ char *now = help_dump(p);
                 assert_string_equal(now, f->before);
@@ -452,10 +503,10 @@ static void test_a_full_disk(void **state)
         assert_int_equal(st.windows, i - 1);
         assert_non_null(strstr(st.error, "No space"));
         assert_tidy(top);
-        assert_int_equal(store_query(s, 0, FOREVER, NULL, &before), 0);
+        assert_int_equal(store_query(s, 0, FOREVER, NULL, true, &before), 0);
         /* No room to merge either: nothing is lost for it. */
         store_maintain(s, LATER, UINT64_MAX);
-        assert_int_equal(store_query(s, 0, FOREVER, NULL, &full), 0);
+        assert_int_equal(store_query(s, 0, FOREVER, NULL, true, &full), 0);
         _cleanup_free_ char *x = help_dump(before), *y = help_dump(full);
         assert_string_equal(x, y);
         assert_tidy(top);
@@ -479,7 +530,7 @@ static void test_a_full_disk(void **state)
                 assert_int_equal(store_open(&s, &c), 0);
         }
         assert_int_equal(store_maintain(s, LATER, UINT64_MAX), 0);
-        assert_int_equal(store_query(s, 0, (T0 + (i - 1) * 60) * SEC, NULL, &after), 0);
+        assert_int_equal(store_query(s, 0, (T0 + (i - 1) * 60) * SEC, NULL, true, &after), 0);
         _cleanup_free_ char *z = help_dump(after);
         assert_string_equal(z, x);
         store_free(s);
@@ -509,7 +560,7 @@ static void test_a_read_only_directory(void **state)
         assert_non_null(strstr(st.error, "Read-only"));
         assert_int_equal(store_put(s, p), -EROFS);
         assert_true(store_maintain(s, LATER, UINT64_MAX) < 0);
-        assert_int_equal(store_query(s, 0, FOREVER, NULL, &all), 0);
+        assert_int_equal(store_query(s, 0, FOREVER, NULL, true, &all), 0);
         _cleanup_free_ char *now = help_dump(all);
         assert_string_equal(now, before);
         _cleanup_free_ struct store_gap *g = NULL;
@@ -529,6 +580,7 @@ int main(void)
 #define CRASH_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
         const struct CMUnitTest tests[] = {
                         CRASH_TEST(test_a_kill_at_each_step_of_a_merge),
+                        CRASH_TEST(test_a_kill_at_each_step_of_a_sum),
                         CRASH_TEST(test_a_kill_of_the_cleaning_after_a_kill),
                         CRASH_TEST(test_a_kill_at_each_step_of_a_put),
                         CRASH_TEST(test_the_order_of_steps),

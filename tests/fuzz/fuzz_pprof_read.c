@@ -57,9 +57,9 @@ static void check_bytes(const struct profile *p)
         REQUIRE(pprof_write(again, false, &second) == 0);
         REQUIRE(first.len == second.len && memcmp(first.data, second.data, first.len) == 0);
         REQUIRE(profile_new(&merged) == 0);
-        REQUIRE(pprof_merge(first.data, first.len, 0, merged, NULL) == 0);
+        REQUIRE(pprof_merge(first.data, first.len, 0, NULL, merged, NULL) == 0);
         REQUIRE(merged->n_samples == p->n_samples);
-        int r = pprof_merge(first.data, first.len, 0, merged, NULL);
+        int r = pprof_merge(first.data, first.len, 0, NULL, merged, NULL);
         REQUIRE(r == 0 || r == -7 /* E2BIG: twice the comments */);
         if (r == 0)
                 REQUIRE(merged->n_samples == p->n_samples);

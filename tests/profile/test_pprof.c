@@ -270,7 +270,7 @@ static void test_merging_files_is_merging_profiles(void **state)
                         assert_int_equal(profile_type(p, "cache-misses", "count"), 2);
                 assert_int_equal(pprof_write(p, true, &file), 0);
                 assert_int_equal(profile_merge(sum, p), 0);
-                assert_int_equal(pprof_merge(file.data, file.len, 0, merged, &error), 0);
+                assert_int_equal(pprof_merge(file.data, file.len, 0, NULL, merged, &error), 0);
         }
         assert_int_equal(test_total(merged, "samples"), 6000);
         assert_int_equal(profile_ledger_count(merged, "samples.taken", 0), 6000);
@@ -279,6 +279,47 @@ static void test_merging_files_is_merging_profiles(void **state)
         assert_int_equal(pprof_write(merged, false, &b), 0);
         assert_int_equal(a.len, b.len);
         assert_memory_equal(a.data, b.data, a.len);
+}
+
+/* What the reader chooses is what choosing afterwards gives. */
+static void test_choices(void **state)
+{
+        static const struct {
+                const char *name, *value;
+        } wanted[] = {{"comm", "NAME"}, {"pid", "NUMBER"}, {"comm", "of nobody"}};
+        _cleanup_synthetic_ struct synthetic *s = NULL;
+        _cleanup_profile_ struct profile *p = NULL;
+        _cleanup_buf_ struct buf file = {0};
+
+        assert_int_equal(synthetic_new(&s, &(struct synthetic_options){.seed = 7,
+                                                                       .n_programs = 4,
+                                                                       .n_processes = 9,
+                                                                       .n_functions = 100}),
+                         0);
+        assert_int_equal(synthetic_profile(s, 1, 3000, 1000000000000, 60000000000, &p), 0);
+        assert_int_equal(pprof_write(p, true, &file), 0);
+        const struct profile_label *comm = profile_find_label(p, &p->sample[0], "comm"),
+                                   *pid = profile_find_label(p, &p->sample[0], "pid");
+        char number[32];
+        snprintf(number, sizeof(number), "%lld", (long long)pid->num);
+        for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
+                _cleanup_profile_ struct profile *got = NULL, *want = NULL;
+                _cleanup_buf_ struct buf a = {0}, b = {0};
+                struct selection sel = selection_any();
+                const char *value = i == 0 ? p->string[comm->str] : i == 1 ? number : wanted[i].value;
+                assert_int_equal(selection_set(&sel, wanted[i].name, value), 0);
+                const struct pprof_choice choice = {.selection = &sel};
+                assert_int_equal(profile_new(&got), 0);
+                assert_int_equal(pprof_merge(file.data, file.len, 0, &choice, got, NULL), 0);
+                assert_int_equal(selection_apply(&sel, p, &want), 0);
+                assert_int_equal(got->n_samples, want->n_samples);
+                assert_true((i == 2) == (got->n_samples == 0));
+                assert_true(got->n_samples < p->n_samples);
+                assert_int_equal(pprof_write(got, false, &a), 0);
+                assert_int_equal(pprof_write(want, false, &b), 0);
+                assert_int_equal(a.len, b.len);
+                assert_memory_equal(a.data, b.data, a.len);
+        }
 }
 
 int main(void)
@@ -293,6 +334,7 @@ int main(void)
                         cmocka_unit_test(test_repeated_bytes_are_not_mixed_up),
                         cmocka_unit_test(test_merging_files_is_merging_profiles),
                         cmocka_unit_test(test_sizes_are_bounded),
+                        cmocka_unit_test(test_choices),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
