@@ -301,6 +301,30 @@ static int on_stop(sd_event_source *source, const struct signalfd_siginfo *si, v
         return sd_event_exit(m->event, 0);
 }
 
+static struct store_config store_config_of(const struct config *c, uint64_t window_ns)
+{
+        return (struct store_config){
+                        .directory = c->directory,
+                        .max_size = c->max_size,
+                        .max_age_ns = c->max_age_ns,
+                        .window_ns = window_ns,
+                        .merge_ns = {c->merge_ns[0], c->merge_ns[1]},
+                        .merge_after_ns = {c->merge_after_ns[0], c->merge_after_ns[1]},
+        };
+}
+
+/* Of the store all but where it is and how long a window lasts. */
+static void reload_store(struct manager *m, const struct config *c)
+{
+        const struct store_config store = store_config_of(c, m->config->window_ns);
+
+        store_configure(m->store, &store); /* its directory stays */
+        m->config->max_size = c->max_size;
+        m->config->max_age_ns = c->max_age_ns;
+        memcpy(m->config->merge_ns, c->merge_ns, sizeof(c->merge_ns));
+        memcpy(m->config->merge_after_ns, c->merge_after_ns, sizeof(c->merge_after_ns));
+}
+
 /* What can change in a running daemon does; the rest is said to need a restart. */
 static int on_reload(sd_event_source *source, const struct signalfd_siginfo *si, void *ctx)
 {
@@ -318,9 +342,9 @@ static int on_reload(sd_event_source *source, const struct signalfd_siginfo *si,
                 if (r < 0)
                         log_error("cannot change the sampling rate to %" PRIu64 " Hz: %s", c->frequency,
                                   strerror(-r));
-                log_notice("configuration reloaded: Frequency= and Cpu= are in force; other keys are with "
-                           "the next "
-                           "start");
+                log_notice("configuration reloaded: Frequency=, Cpu=, MaxSize=, MaxAge=, Merge= and "
+                           "MergeAfter= are in force; other keys are with the next start");
+                reload_store(m, c);
                 m->config->frequency = c->frequency;
                 m->config->cpu_ppm = c->cpu_ppm;
                 config_free(c);
@@ -452,14 +476,7 @@ static int start_sampling(struct manager *m)
 static int start_serving(struct manager *m)
 {
         const struct config *c = m->config;
-        const struct store_config store = {
-                        .directory = c->directory,
-                        .max_size = c->max_size,
-                        .max_age_ns = c->max_age_ns,
-                        .window_ns = c->window_ns,
-                        .merge_ns = {c->merge_ns[0], c->merge_ns[1]},
-                        .merge_after_ns = {c->merge_after_ns[0], c->merge_after_ns[1]},
-        };
+        const struct store_config store = store_config_of(c, c->window_ns);
         int r = store_open(&m->store, &store);
 
         if (r < 0) {

@@ -90,6 +90,7 @@ static int read_side(const struct query *common, char *const *what, struct profi
         } else {
                 return say_usage("diff", "%s is neither a file nor a range of time as 02:00..02:10", *what);
         }
+        q.no_processes = true;
         int r = source_profile(&q, ret);
         if (r == STATUS_DONE && (*ret)->n_samples == 0) {
                 source_say_empty(&q);

@@ -62,6 +62,7 @@ int verb_flamegraph(int argc, char **argv)
         if (!f.output && isatty(STDOUT_FILENO))
                 return say_usage("flamegraph", "a page is nothing for a terminal: give -o FILE.html");
         query_take_files(&q, argc, argv, first);
+        q.no_processes = true;
         r = source_profile(&q, &p);
         if (r != STATUS_DONE)
                 return r;

@@ -30,6 +30,7 @@ struct query {
         enum when_kind when;
         uint64_t for_ns;             /* WHEN_FOR */
         uint64_t since_ns, until_ns; /* WHEN_RANGE, and what WHEN_DEFAULT stands for */
+        bool no_processes;           /* over a long range single processes need not be told apart */
 };
 
 /* Options of a command of its own. */

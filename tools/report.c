@@ -86,6 +86,7 @@ int verb_report(int argc, char **argv)
         report.options.event = q.selection.event;
         if (report.timeline)
                 return timeline_text(&q, &report.options, STDOUT_FILENO);
+        q.no_processes = !(report.options.keys & (TABLE_PID | TABLE_TID));
         r = source_profile(&q, &p);
         if (r != STATUS_DONE)
                 return r;

@@ -17,6 +17,7 @@
 
 #define ANSWER_MAX    (1u << 30)
 #define JSON_MAX      (64u << 20)
+#define LONG_RANGE    (3600 * NSEC_PER_SEC)
 #define QUERY_TIMEOUT (120 * NSEC_PER_SEC)
 
 /* -- files -- */
@@ -148,6 +149,27 @@ static void when_query(const struct query *q, struct buf *path)
                          (uint64_t)(q->until_ns / NSEC_PER_SEC), (unsigned)(q->until_ns % NSEC_PER_SEC));
 }
 
+/* Over a long range the daemon has sums of all labels but those of single processes. */
+static bool leaves_out_processes(const struct query *q)
+{
+        return q->no_processes && q->when != WHEN_FOR && q->until_ns - q->since_ns > LONG_RANGE;
+}
+
+/* The daemon bounds its answers, and says in the ledger what it did to them. */
+static void say_bounds(const struct profile *p)
+{
+        int64_t stacks = profile_ledger_count(p, "folded.stacks", 0);
+        const char *left_out = profile_ledger(p, "labels.left_out");
+
+        if (left_out)
+                say_note("left out: %s; ask for a shorter time to have them", left_out);
+        if (stacks > 0)
+                say_note("the %" PRId64
+                         " rarest of the stacks are shown as one, [smaller stacks]; ask for a "
+                         "shorter time, or for less of it, to have them apart",
+                         stacks);
+}
+
 static void profile_path(const struct query *q, struct buf *path)
 {
         _cleanup_buf_ struct buf selection = {0};
@@ -157,6 +179,8 @@ static void profile_path(const struct query *q, struct buf *path)
         selection_query(&q->selection, &selection);
         if (selection.len > 0)
                 buf_addf(path, "&%s", buf_text(&selection));
+        if (leaves_out_processes(q))
+                buf_adds(path, "&labels=comm,thread_name,unit,container_id,pod,user");
 }
 
 int source_profile_how(const struct query *q, const struct source_how *how, struct profile **ret)
@@ -181,9 +205,11 @@ int source_profile_how(const struct query *q, const struct source_how *how, stru
         int r = http_get(&q->target, &request, &reply);
         if (r != 0)
                 return r;
-        if (reply.status == 200)
+        if (reply.status == 200) {
                 r = decode(&reply, how, ret);
-        else if (reply.status == 404 && q->when != WHEN_FOR) /* nothing is stored over this range */
+                if (r == STATUS_DONE && !how->quiet)
+                        say_bounds(*ret);
+        } else if (reply.status == 404 && q->when != WHEN_FOR) /* nothing is stored over this range */
                 r = profile_new(ret) < 0 ? fail(how, "%s", strerror(ENOMEM)) : STATUS_DONE;
         else
                 r = http_refused(&q->target, &request, &reply);
