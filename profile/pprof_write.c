@@ -9,6 +9,7 @@
 #include "profile/gzip.h"
 #include "profile/pprof_format.h"
 #include "profile/pprof_order.h"
+#include "profile/wire_out.h"
 
 struct writer {
         const struct profile *p;
@@ -25,57 +26,17 @@ static void writer_done(struct writer *w)
         buf_free(&w->packed);
 }
 
-static void put_varint(struct buf *b, uint64_t v)
-{
-        unsigned char *p = buf_reserve(b, WIRE_MAX_VARINT);
-        size_t n = 0;
-
-        if (!p)
-                return;
-        while (v >= 0x80) {
-                p[n++] = (unsigned char)(v | 0x80);
-                v >>= 7;
-        }
-        p[n++] = (unsigned char)v;
-        buf_commit(b, n);
-}
-
-/* proto3 leaves out what is 0. */
-static void put_number(struct buf *b, uint32_t field, uint64_t v)
-{
-        if (!v)
-                return;
-        put_varint(b, WIRE_TAG(field, WIRE_VARINT));
-        put_varint(b, v);
-}
-
-static void put_bytes(struct buf *b, uint32_t field, const void *data, size_t n)
-{
-        put_varint(b, WIRE_TAG(field, WIRE_BYTES));
-        put_varint(b, n);
-        buf_add(b, data, n);
-}
-
-/* Puts `from` as a field into `to`, and empties it. An error in it becomes one of `to`. */
-static void put_message(struct buf *to, uint32_t field, struct buf *from)
-{
-        if (from->error && !to->error)
-                to->error = from->error;
-        put_bytes(to, field, from->data, from->len);
-        buf_clear(from);
-}
-
 /* Ends the message of a top-level field. */
 static int end_message(struct writer *w, uint32_t field)
 {
-        put_message(w->plain, field, &w->message);
+        wire_put_message(w->plain, field, &w->message);
         return buf_error(w->plain);
 }
 
 static int put_value_type(struct writer *w, uint32_t field, struct profile_value_type t)
 {
-        put_number(&w->message, VALUE_TYPE_FIELD_TYPE, w->order.string.number[t.type]);
-        put_number(&w->message, VALUE_TYPE_FIELD_UNIT, w->order.string.number[t.unit]);
+        wire_put_number(&w->message, VALUE_TYPE_FIELD_TYPE, w->order.string.number[t.type]);
+        wire_put_number(&w->message, VALUE_TYPE_FIELD_UNIT, w->order.string.number[t.unit]);
         return end_message(w, field);
 }
 
@@ -86,20 +47,21 @@ static int put_sample(struct writer *w, uint32_t i)
         const uint32_t *string = w->order.string.number;
 
         for (uint32_t k = 0; k < s->n_locations; k++)
-                put_varint(&w->packed, w->order.location.number[p->sample_location[s->first_location + k]]);
+                wire_put_varint(&w->packed,
+                                w->order.location.number[p->sample_location[s->first_location + k]]);
         if (s->n_locations)
-                put_message(&w->message, SAMPLE_FIELD_LOCATION_ID, &w->packed);
+                wire_put_message(&w->message, SAMPLE_FIELD_LOCATION_ID, &w->packed);
         for (uint32_t k = 0; k < p->n_types; k++)
-                put_varint(&w->packed, (uint64_t)profile_values(p, i)[k]);
+                wire_put_varint(&w->packed, (uint64_t)profile_values(p, i)[k]);
         if (p->n_types)
-                put_message(&w->message, SAMPLE_FIELD_VALUE, &w->packed);
+                wire_put_message(&w->message, SAMPLE_FIELD_VALUE, &w->packed);
         for (uint32_t k = 0; k < s->n_labels; k++) {
                 const struct profile_label *l = &p->label[s->first_label + k];
-                put_number(&w->inner, LABEL_FIELD_KEY, string[l->key]);
-                put_number(&w->inner, LABEL_FIELD_STR, string[l->str]);
-                put_number(&w->inner, LABEL_FIELD_NUM, (uint64_t)l->num);
-                put_number(&w->inner, LABEL_FIELD_NUM_UNIT, string[l->unit]);
-                put_message(&w->message, SAMPLE_FIELD_LABEL, &w->inner);
+                wire_put_number(&w->inner, LABEL_FIELD_KEY, string[l->key]);
+                wire_put_number(&w->inner, LABEL_FIELD_STR, string[l->str]);
+                wire_put_number(&w->inner, LABEL_FIELD_NUM, (uint64_t)l->num);
+                wire_put_number(&w->inner, LABEL_FIELD_NUM_UNIT, string[l->unit]);
+                wire_put_message(&w->message, SAMPLE_FIELD_LABEL, &w->inner);
         }
         return end_message(w, PROFILE_FIELD_SAMPLE);
 }
@@ -109,16 +71,16 @@ static int put_mapping(struct writer *w, uint32_t id)
         const struct profile_mapping *m = &w->p->mapping[w->order.mapping.at[id]];
         struct buf *b = &w->message;
 
-        put_number(b, MAPPING_FIELD_ID, id);
-        put_number(b, MAPPING_FIELD_START, m->start);
-        put_number(b, MAPPING_FIELD_LIMIT, m->limit);
-        put_number(b, MAPPING_FIELD_OFFSET, m->offset);
-        put_number(b, MAPPING_FIELD_FILE, w->order.string.number[m->file]);
-        put_number(b, MAPPING_FIELD_BUILD_ID, w->order.string.number[m->build_id]);
-        put_number(b, MAPPING_FIELD_HAS_FUNCTIONS, m->has_functions);
-        put_number(b, MAPPING_FIELD_HAS_FILENAMES, m->has_filenames);
-        put_number(b, MAPPING_FIELD_HAS_LINES, m->has_lines);
-        put_number(b, MAPPING_FIELD_HAS_INLINE, m->has_inline);
+        wire_put_number(b, MAPPING_FIELD_ID, id);
+        wire_put_number(b, MAPPING_FIELD_START, m->start);
+        wire_put_number(b, MAPPING_FIELD_LIMIT, m->limit);
+        wire_put_number(b, MAPPING_FIELD_OFFSET, m->offset);
+        wire_put_number(b, MAPPING_FIELD_FILE, w->order.string.number[m->file]);
+        wire_put_number(b, MAPPING_FIELD_BUILD_ID, w->order.string.number[m->build_id]);
+        wire_put_number(b, MAPPING_FIELD_HAS_FUNCTIONS, m->has_functions);
+        wire_put_number(b, MAPPING_FIELD_HAS_FILENAMES, m->has_filenames);
+        wire_put_number(b, MAPPING_FIELD_HAS_LINES, m->has_lines);
+        wire_put_number(b, MAPPING_FIELD_HAS_INLINE, m->has_inline);
         return end_message(w, PROFILE_FIELD_MAPPING);
 }
 
@@ -127,16 +89,16 @@ static int put_location(struct writer *w, uint32_t id)
         const struct profile_location *l = &w->p->location[w->order.location.at[id]];
         struct buf *b = &w->message;
 
-        put_number(b, LOCATION_FIELD_ID, id);
-        put_number(b, LOCATION_FIELD_MAPPING_ID, w->order.mapping.number[l->mapping]);
-        put_number(b, LOCATION_FIELD_ADDRESS, l->address);
+        wire_put_number(b, LOCATION_FIELD_ID, id);
+        wire_put_number(b, LOCATION_FIELD_MAPPING_ID, w->order.mapping.number[l->mapping]);
+        wire_put_number(b, LOCATION_FIELD_ADDRESS, l->address);
         for (uint32_t i = 0; i < l->n_lines; i++) {
                 const struct profile_line *line = &w->p->line[l->first_line + i];
-                put_number(&w->inner, LINE_FIELD_FUNCTION_ID, w->order.function.number[line->function]);
-                put_number(&w->inner, LINE_FIELD_LINE, (uint64_t)line->line);
-                put_message(b, LOCATION_FIELD_LINE, &w->inner);
+                wire_put_number(&w->inner, LINE_FIELD_FUNCTION_ID, w->order.function.number[line->function]);
+                wire_put_number(&w->inner, LINE_FIELD_LINE, (uint64_t)line->line);
+                wire_put_message(b, LOCATION_FIELD_LINE, &w->inner);
         }
-        put_number(b, LOCATION_FIELD_IS_FOLDED, l->folded);
+        wire_put_number(b, LOCATION_FIELD_IS_FOLDED, l->folded);
         return end_message(w, PROFILE_FIELD_LOCATION);
 }
 
@@ -145,11 +107,11 @@ static int put_function(struct writer *w, uint32_t id)
         const struct profile_function *f = &w->p->function[w->order.function.at[id]];
         struct buf *b = &w->message;
 
-        put_number(b, FUNCTION_FIELD_ID, id);
-        put_number(b, FUNCTION_FIELD_NAME, w->order.string.number[f->name]);
-        put_number(b, FUNCTION_FIELD_SYSTEM_NAME, w->order.string.number[f->system_name]);
-        put_number(b, FUNCTION_FIELD_FILE, w->order.string.number[f->file]);
-        put_number(b, FUNCTION_FIELD_START_LINE, (uint64_t)f->start_line);
+        wire_put_number(b, FUNCTION_FIELD_ID, id);
+        wire_put_number(b, FUNCTION_FIELD_NAME, w->order.string.number[f->name]);
+        wire_put_number(b, FUNCTION_FIELD_SYSTEM_NAME, w->order.string.number[f->system_name]);
+        wire_put_number(b, FUNCTION_FIELD_FILE, w->order.string.number[f->file]);
+        wire_put_number(b, FUNCTION_FIELD_START_LINE, (uint64_t)f->start_line);
         return end_message(w, PROFILE_FIELD_FUNCTION);
 }
 
@@ -157,7 +119,7 @@ static int put_string(struct writer *w, uint32_t number)
 {
         const char *s = w->p->string[w->order.string.at[number]];
 
-        put_bytes(w->plain, PROFILE_FIELD_STRING_TABLE, s, strlen(s));
+        wire_put_bytes(w->plain, PROFILE_FIELD_STRING_TABLE, s, strlen(s));
         return buf_error(w->plain);
 }
 
@@ -186,19 +148,19 @@ static int put_header(struct writer *w)
         const struct profile *p = w->p;
         const uint32_t *string = w->order.string.number;
 
-        put_number(w->plain, PROFILE_FIELD_TIME_NANOS, (uint64_t)p->time_ns);
-        put_number(w->plain, PROFILE_FIELD_DURATION_NANOS, (uint64_t)p->duration_ns);
+        wire_put_number(w->plain, PROFILE_FIELD_TIME_NANOS, (uint64_t)p->time_ns);
+        wire_put_number(w->plain, PROFILE_FIELD_DURATION_NANOS, (uint64_t)p->duration_ns);
         if (p->period_type.type || p->period_type.unit) {
                 int r = put_value_type(w, PROFILE_FIELD_PERIOD_TYPE, p->period_type);
                 if (r < 0)
                         return r;
         }
-        put_number(w->plain, PROFILE_FIELD_PERIOD, (uint64_t)p->period);
+        wire_put_number(w->plain, PROFILE_FIELD_PERIOD, (uint64_t)p->period);
         for (uint32_t i = 0; i < p->n_comments; i++)
-                put_varint(&w->packed, string[p->comment[i]]);
+                wire_put_varint(&w->packed, string[p->comment[i]]);
         if (p->n_comments)
-                put_message(w->plain, PROFILE_FIELD_COMMENT, &w->packed);
-        put_number(w->plain, PROFILE_FIELD_DEFAULT_SAMPLE_TYPE, string[p->default_type]);
+                wire_put_message(w->plain, PROFILE_FIELD_COMMENT, &w->packed);
+        wire_put_number(w->plain, PROFILE_FIELD_DEFAULT_SAMPLE_TYPE, string[p->default_type]);
         return 0;
 }
 
