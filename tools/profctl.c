@@ -24,6 +24,7 @@ static const struct {
                 {"changes", verb_changes, "what was upgraded or restarted, and what that did"},
                 {"dump", verb_dump, "write the profile in another format"},
                 {"list", verb_list, "the stored windows"},
+                {"push", verb_push, "send the stored windows to a receiver of OTLP"},
                 {"status", verb_status, "what is sampled, at what cost, what is lost"},
 };
 

@@ -9,6 +9,7 @@ int verb_doctor(int argc, char **argv);
 int verb_dump(int argc, char **argv);
 int verb_flamegraph(int argc, char **argv);
 int verb_list(int argc, char **argv);
+int verb_push(int argc, char **argv);
 int verb_record(int argc, char **argv);
 int verb_report(int argc, char **argv);
 int verb_status(int argc, char **argv);
