@@ -177,6 +177,7 @@ static __always_inline uint32_t add_row(struct scratch *s, struct abi_cpu *cpu)
         uint32_t set = s->epoch * n_cpus + s->cpu, base = set * rows_per_cpu;
         uint32_t i = set * (index_mask + 1) + (h & index_mask), used, lost;
         struct index_line *line = bpf_map_lookup_elem(&row_index, &i);
+        uint32_t tag = h >> 48;
         int free_slot = -1;
         struct abi_row *row;
 
@@ -188,7 +189,9 @@ static __always_inline uint32_t add_row(struct scratch *s, struct abi_cpu *cpu)
                         free_slot = at;
                         break;
                 }
-                i = base + slot - 1;
+                if (slot >> 16 != tag)
+                        continue;
+                i = base + (slot & 0xffff) - 1;
                 row = bpf_map_lookup_elem(&counts, &i);
                 if (row && key_equal(&row->key, &s->key)) {
                         row->count.samples++;
@@ -213,7 +216,7 @@ static __always_inline uint32_t add_row(struct scratch *s, struct abi_cpu *cpu)
         row->count.weight = s->weight;
         cpu->rows[s->epoch & 1] = used + 1;
         if (free_slot >= 0)
-                line->slot[free_slot & (INDEX_SLOTS - 1)] = used + 1;
+                line->slot[free_slot & (INDEX_SLOTS - 1)] = tag << 16 | (used + 1);
         return 0;
 }
 

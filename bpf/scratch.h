@@ -38,11 +38,12 @@ struct {
         __type(value, struct abi_row);
 } counts SEC(".maps");
 
-/* Which row may have a key: a line of slots by the key's hash, holding row + 1, 0: free. A full line makes a
- * second row with the same key, no loss. */
-#define INDEX_SLOTS 32
+/* Which row may have a key: a line of slots by the key's hash, holding 16 further bits of the hash, so that
+ * only a row that is probably the one is touched, and row + 1; 0: free. A full line makes a second row with
+ * the same key, no loss. */
+#define INDEX_SLOTS 16
 struct index_line {
-        uint16_t slot[INDEX_SLOTS];
+        uint32_t slot[INDEX_SLOTS];
 };
 struct {
         __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -107,22 +108,47 @@ struct {
         __type(value, uint64_t); /* struct unwind_rule */
 } rules SEC(".maps");
 
-/* Per CPU, what return addresses were found to be: mostly the same few hundred in sample after sample, and
- * one cache line in place of the dozen that mapping list, page index, rows and rule are in. An entry is of
- * one version of a mapping list and so never goes stale: what a list says is at an address does not change,
- * and the unwind table of that object neither; only what is found in a loaded table is kept here. */
-#define STEP_CACHE_LOG 11
-#define STEP_CACHE     (1u << STEP_CACHE_LOG) /* entries per CPU */
+/* Per CPU, what addresses were found to be: mostly the same few hundred in sample after sample, and half a
+ * cache line in place of the dozen that mapping list, page index, rows and rule are in. An entry is of one
+ * version of a mapping list and so never goes stale: what a list says is at an address does not change, and
+ * the unwind table of that object neither; only what is found in a loaded table is kept here.
+ *
+ * Return addresses are kept in the order in which walks met them, so that a chain that was walked before is
+ * one run of entries, which the processor fetches ahead of the walk: at 99 Hz the caches are the program's,
+ * and misses one after the other are what a walk costs. STEP_INDEX tells where to go on when a chain turns
+ * off. Interrupted instructions are many, each seen rarely: they have places of their own, by their hash,
+ * and remember where their callers' run is. */
+#define STEP_LOG_BITS   10
+#define STEP_LOG        (1u << STEP_LOG_BITS) /* entries per CPU, of return addresses, oldest overwritten */
+#define STEP_LEAF_BITS  9
+#define STEP_LEAF       (1u << STEP_LEAF_BITS) /* of interrupted instructions, behind them */
+#define STEP_CACHE      (STEP_LOG + STEP_LEAF)
+#define STEP_INDEX_BITS 11
+#define STEP_INDEX      (1u << STEP_INDEX_BITS)
 struct step_entry {
         uint64_t ip, frame, rule;
-        uint32_t version, flags;
+        uint32_t version;
+        uint16_t flags;
+        uint16_t caller; /* of an interrupted instruction: where in the log its caller was found last */
 };
+_Static_assert(sizeof(struct step_entry) == 32, "two in a cache line");
 struct {
         __uint(type, BPF_MAP_TYPE_ARRAY);
+        __uint(map_flags, BPF_F_MMAPABLE); /* for its alignment */
         __uint(max_entries, STEP_CACHE);
         __type(key, uint32_t);
         __type(value, struct step_entry);
 } step_cache SEC(".maps");
+
+struct step_index {
+        uint16_t at[STEP_INDEX]; /* place in the CPU's log, by the hash of address and version */
+};
+struct {
+        __uint(type, BPF_MAP_TYPE_ARRAY);
+        __uint(max_entries, 1);
+        __type(key, uint32_t);
+        __type(value, struct step_index);
+} step_indexes SEC(".maps");
 
 struct shard {
         uint32_t row[ABI_SHARD_ROWS];
@@ -166,11 +192,15 @@ struct {
 /* State of the sample being taken. */
 struct scratch {
         struct unwind_walk walk;
+        uint64_t frame, rule; /* of the address that the walk is at */
+        uint64_t want, got;   /* of read_window() */
         uint64_t window_base; /* address of window[] */
         uint64_t window[WINDOW / 8];
         uint32_t first, n_mappings; /* list of the process, in `mappings` */
         uint32_t version;           /* of that list; 0: not to be remembered */
         uint32_t cpu, epoch;
+        uint32_t log_at, log_next; /* in the CPU's log: what is probably next; where the next is put */
+        uint32_t leaf_at;          /* of the interrupted instruction in the CPU's step_cache; 0: not there */
         uint64_t weight, stamp;
         uint64_t stack_end; /* where the main thread's stack began: arguments and environment are above */
         uint64_t hash;      /* of the user frames emitted */

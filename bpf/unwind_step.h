@@ -19,7 +19,6 @@
 
 struct unwind_walk {
         uint64_t ip, sp, fp, lr, bx;
-        uint64_t reg[16];           /* at the sample, for UNWIND_REG */
         struct abi_mapping mapping; /* the last one found; start == end: none */
         uint32_t n;                 /* frames emitted */
         uint32_t walk;              /* enum abi_walk, when unwind_step() returned nonzero */
@@ -35,6 +34,8 @@ struct unwind_walk {
 UNWIND_INLINE int unwind_read8(struct unwind_walk *w, uint64_t address, uint64_t *ret);
 /* The same for a few words, anywhere, also code. */
 UNWIND_INLINE int unwind_read(struct unwind_walk *w, void *dst, uint32_t size, uint64_t address);
+/* A register at the sample, by DWARF number, 0..15. */
+UNWIND_INLINE uint64_t unwind_register(struct unwind_walk *w, uint32_t number);
 /* Sets w->mapping to the mapping of pc and returns 1; 0 when there is none. */
 UNWIND_INLINE int unwind_find_mapping(struct unwind_walk *w, uint64_t pc);
 /* The struct unwind_rule for pc in w->mapping as a number (see below): 0 (UNWIND_NONE) outside the table,
@@ -307,7 +308,7 @@ UNWIND_INLINE int unwind_apply(struct unwind_walk *w, uint64_t frame, uint64_t r
                  * assembly. */
                 if (w->n > 3)
                         return unwind_end(w, ABI_WALK_UNSUPPORTED);
-                cfa = w->reg[aux & 15] + off;
+                cfa = unwind_register(w, aux & 15) + off;
                 break;
         default:
                 return unwind_end(w, ABI_WALK_UNSUPPORTED);

@@ -15,6 +15,22 @@ UNWIND_INLINE int unwind_read(struct unwind_walk *w, void *dst, uint32_t size, u
         return bpf_probe_read_user(dst, size, (void *)address) != 0;
 }
 
+/* Reads s->want into s->got, and with it what is behind it. */
+__noinline int read_window(void)
+{
+        struct scratch *s = get_scratch();
+
+        if (!s)
+                return 1;
+        if (!bpf_probe_read_user(s->window, WINDOW, (void *)s->want)) {
+                s->window_base = s->want;
+                s->got = s->window[0];
+                return 0;
+        }
+        s->window_base = NO_WINDOW;
+        return bpf_probe_read_user(&s->got, 8, (void *)s->want) != 0;
+}
+
 UNWIND_INLINE int unwind_read8(struct unwind_walk *w, uint64_t address, uint64_t *ret)
 {
         struct scratch *s = SCRATCH_OF(w);
@@ -24,13 +40,16 @@ UNWIND_INLINE int unwind_read8(struct unwind_walk *w, uint64_t address, uint64_t
                 *ret = s->window[(offset >> 3) & (WINDOW / 8 - 1)];
                 return 0;
         }
-        if (!bpf_probe_read_user(s->window, WINDOW, (void *)address)) {
-                s->window_base = address;
-                *ret = s->window[0];
-                return 0;
-        }
-        s->window_base = NO_WINDOW;
-        return bpf_probe_read_user(ret, 8, (void *)address) != 0;
+        s->want = address;
+        if (read_window())
+                return 1;
+        *ret = s->got;
+        return 0;
+}
+
+UNWIND_INLINE uint64_t unwind_register(struct unwind_walk *w, uint32_t number)
+{
+        return SCRATCH_OF(w)->registers.reg[number & 15];
 }
 
 static __always_inline uint64_t mapping_start(uint32_t i)
@@ -134,40 +153,133 @@ UNWIND_INLINE void unwind_emit(struct unwind_walk *w, uint64_t frame)
         w->n = n + 1;
 }
 
+static __always_inline struct step_entry *step_at(struct scratch *s, uint32_t at)
+{
+        uint32_t i = s->cpu * STEP_CACHE + at;
+        return bpf_map_lookup_elem(&step_cache, &i);
+}
+
+static __always_inline int is_step(const struct step_entry *e, uint64_t ip, uint32_t version)
+{
+        return e && e->ip == ip && e->version == version;
+}
+
+static __always_inline uint64_t step_hash(uint64_t ip, uint32_t version)
+{
+        return (ip ^ (uint64_t)version << 32) * 0x9E3779B97F4A7C15ull;
+}
+
+/* A return address is at this place in the log: the next is probably behind it. */
+static __always_inline void log_moved(struct scratch *s, uint32_t at)
+{
+        struct step_entry *e;
+
+        if (s->leaf_at) { /* it is that of the interrupted instruction's caller */
+                e = step_at(s, s->leaf_at);
+                if (e && e->caller != at)
+                        e->caller = at;
+                s->leaf_at = 0;
+        }
+        s->log_at = at + 1;
+}
+
+/* The step at ip, if it is remembered. */
+static __always_inline struct step_entry *recall(struct scratch *s)
+{
+        uint64_t ip = s->walk.ip, hash;
+        uint32_t version = s->version, cpu = s->cpu, at = s->log_at & (STEP_LOG - 1);
+        struct step_index *index;
+        struct step_entry *e;
+
+        if (!version)
+                return NULL;
+        if (s->walk.leaf) {
+                at = STEP_LOG + (uint32_t)(step_hash(ip, version) >> (64 - STEP_LEAF_BITS));
+                e = step_at(s, at);
+                s->leaf_at = at;
+                if (!is_step(e, ip, version))
+                        return NULL;
+                s->log_at = e->caller;
+                return e;
+        }
+        e = step_at(s, at);
+        if (!is_step(e, ip, version)) {
+                index = bpf_map_lookup_elem(&step_indexes, &cpu);
+                if (!index)
+                        return NULL;
+                hash = step_hash(ip, version) >> (64 - STEP_INDEX_BITS);
+                at = index->at[hash & (STEP_INDEX - 1)] & (STEP_LOG - 1);
+                e = step_at(s, at);
+                if (!is_step(e, ip, version))
+                        return NULL;
+        }
+        log_moved(s, at);
+        return e;
+}
+
+/* Remembers the step at ip, which was found in a loaded table. */
+static __always_inline void remember_step(struct scratch *s, uint64_t ip, uint8_t leaf)
+{
+        uint32_t at = s->leaf_at, cpu = s->cpu;
+        struct step_index *index;
+        struct step_entry *e;
+
+        if (!leaf) {
+                index = bpf_map_lookup_elem(&step_indexes, &cpu);
+                if (!index)
+                        return;
+                at = s->log_next++ & (STEP_LOG - 1);
+                index->at[step_hash(ip, s->version) >> (64 - STEP_INDEX_BITS) & (STEP_INDEX - 1)] = at;
+                log_moved(s, at);
+        }
+        e = step_at(s, at);
+        if (!e)
+                return;
+        e->ip = ip;
+        e->version = s->version;
+        e->flags = s->walk.flags;
+        e->frame = s->frame;
+        e->rule = s->rule;
+}
+
+/* unwind_locate() into s->frame and s->rule: apart from the step, whose code is short when it is all that
+ * runs, and so has fewer lines to miss in a cold cache. */
+__noinline int walk_locate(void)
+{
+        struct scratch *s = get_scratch();
+        uint64_t ip;
+        uint8_t leaf;
+        int r;
+
+        if (!s)
+                return UNWIND_ENDED;
+        ip = s->walk.ip;
+        leaf = s->walk.leaf;
+        r = unwind_locate(&s->walk, &s->frame, &s->rule);
+        if (r == UNWIND_FOUND && s->version && s->rule != UNWIND_NONE && s->rule != UNWIND_RULE_ABSENT)
+                remember_step(s, ip, leaf);
+        return r;
+}
+
 __noinline int walk_step(void)
 {
         struct scratch *s = get_scratch();
-        uint64_t frame, rule, ip;
         struct step_entry *e;
-        uint32_t i, version;
         int r;
 
         if (!s)
                 return 1;
-        ip = s->walk.ip;
-        version = s->walk.leaf ? 0 : s->version;
-        i = s->cpu * STEP_CACHE +
-            (uint32_t)(((ip ^ (uint64_t)version << 32) * 0x9E3779B97F4A7C15ull) >> (64 - STEP_CACHE_LOG));
-        e = bpf_map_lookup_elem(&step_cache, &i);
-        if (!e)
-                return 1;
-        if (version && e->ip == ip && e->version == version) {
-                frame = e->frame;
-                rule = e->rule;
+        e = recall(s);
+        if (e) {
                 s->walk.flags = e->flags;
+                s->frame = e->frame;
+                s->rule = e->rule;
         } else {
-                r = unwind_locate(&s->walk, &frame, &rule);
+                r = walk_locate();
                 if (r != UNWIND_FOUND)
                         return r == UNWIND_ENDED;
-                if (version && rule != UNWIND_NONE && rule != UNWIND_RULE_ABSENT) {
-                        e->ip = ip;
-                        e->version = version;
-                        e->flags = s->walk.flags;
-                        e->frame = frame;
-                        e->rule = rule;
-                }
         }
-        return unwind_apply(&s->walk, frame, rule);
+        return unwind_apply(&s->walk, s->frame, s->rule);
 }
 
 /* Of a stack deeper than ABI_MAX_FRAMES: the first LEAF frames, the mark, the last ROOT - 1. Its hash is of
@@ -205,10 +317,10 @@ static __always_inline void walk_begin(struct scratch *s)
         w->fp = s->registers.fp;
         w->lr = s->registers.lr;
         w->bx = s->registers.reg[3];
-        __builtin_memcpy(w->reg, s->registers.reg, sizeof(w->reg));
         s->window_base = NO_WINDOW;
         s->hash = hash_seed;
         s->hash_leaf = 0;
+        s->leaf_at = 0;
 }
 
 static __always_inline void walk_end(struct scratch *s)

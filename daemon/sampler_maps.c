@@ -16,12 +16,13 @@
 
 #define DEFAULT_DRAIN_MS 1000
 #define MIN_MEMORY       (16u << 20)
-#define INDEX_SLOTS      32   /* of index_line, bpf/scratch.h */
-#define STEP_CACHE       2048 /* entries for a CPU, bpf/scratch.h */
+#define INDEX_SLOTS      16                           /* of index_line, bpf/scratch.h */
+#define STEP_CACHE       (2048 + 512)                 /* entries for a CPU, bpf/scratch.h */
+#define STEP_BYTES       (STEP_CACHE * 32 + 2048 * 2) /* with their index */
 #define SEEN_SLOTS       8
-#define STACK_BYTES      400 /* of a new stack in the ring, kernel part included, on average */
-#define MAX_ROWS_PER_CPU 32768
-#define LOG_TAIL         3000 /* bytes of the verifier log that are worth a look */
+#define STACK_BYTES      400   /* of a new stack in the ring, kernel part included, on average */
+#define MAX_ROWS_PER_CPU 32768 /* fits into a slot of index_line */
+#define LOG_TAIL         3000  /* bytes of the verifier log that are worth a look */
 /* What an entry of a preallocated hash map takes in the kernel besides key and value: struct htab_elem (48)
  * and a bucket (16), kernel/bpf/hashtab.c. */
 #define HASH_ENTRY_BYTES 64
@@ -48,11 +49,12 @@ void sampler_plan(struct sampler_sizes *ret, const struct sampler_config *config
         uint64_t interval = config->drain_ms ? config->drain_ms : DEFAULT_DRAIN_MS;
         uint64_t samples = (uint64_t)config->frequency * config->n_events * interval * 2 / 1000 +
                            64; /* of a CPU */
-        uint64_t most = memory / 4 / cpus / (2 * (sizeof(struct abi_row) + 4));
+        uint64_t caches = MIN_OF((uint64_t)cpus * STEP_BYTES, memory / 8);
+        uint64_t most = (memory / 4 - caches) / cpus / (2 * (sizeof(struct abi_row) + 8));
         struct sampler_sizes z = {.cpus = cpus};
 
         z.rows_per_cpu = (uint32_t)clamp_u64(MIN_OF(samples, most), 64, MAX_ROWS_PER_CPU);
-        z.index_lines = round_up_pow2((z.rows_per_cpu * 2 + INDEX_SLOTS - 1) / INDEX_SLOTS);
+        z.index_lines = round_up_pow2((z.rows_per_cpu + INDEX_SLOTS - 1) / INDEX_SLOTS);
         z.seen_lines = round_up_pow2(
                         clamp_u64((uint64_t)z.rows_per_cpu * cpus * 4 / SEEN_SLOTS, 64, memory / 2048));
         z.stacks_ring = round_up_pow2(clamp_u64(samples * cpus * STACK_BYTES / 2, 512 << 10, memory / 16));
@@ -69,11 +71,11 @@ uint64_t sampler_fixed_bytes(const struct sampler_sizes *z)
         return (uint64_t)z->cpus * sizeof(struct abi_cpu) +
                2ull * z->cpus *
                                (z->rows_per_cpu * sizeof(struct abi_row) +
-                                z->index_lines * INDEX_SLOTS * 2ull) +
+                                z->index_lines * INDEX_SLOTS * 4ull) +
                2ull * z->seen_lines * SEEN_SLOTS * 8 + z->stacks_ring + z->raws_ring +
                (uint64_t)z->processes * (sizeof(struct abi_process) + 8 + HASH_ENTRY_BYTES) +
                (uint64_t)z->mappings * sizeof(struct abi_mapping) + (uint64_t)z->pages * 8 +
-               ABI_MAX_RULES * 8ull + (uint64_t)z->cpus * (32 << 10); /* scratch */
+               ABI_MAX_RULES * 8ull + (uint64_t)z->cpus * ((32 << 10) + STEP_BYTES); /* scratch */
 }
 
 /* What libbpf says, at debug level. Of a long text (the verifier's log) the end, where the reason is. */
@@ -194,6 +196,7 @@ static int set_sizes(struct sampler *s)
                         {k->maps.pages, z->pages},
                         {k->maps.shards, z->shards},
                         {k->maps.step_cache, z->cpus * STEP_CACHE},
+                        {k->maps.step_indexes, z->cpus},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {

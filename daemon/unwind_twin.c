@@ -10,6 +10,7 @@
 struct unwind_walk;
 static int unwind_read8(struct unwind_walk *w, uint64_t address, uint64_t *ret);
 static int unwind_read(struct unwind_walk *w, void *dst, uint32_t size, uint64_t address);
+static uint64_t unwind_register(struct unwind_walk *w, uint32_t number);
 static int unwind_find_mapping(struct unwind_walk *w, uint64_t pc);
 static uint64_t unwind_find_rule(struct unwind_walk *w, uint64_t pc);
 static uint64_t unwind_uprobe(struct unwind_walk *w);
@@ -52,6 +53,11 @@ static int unwind_read(struct unwind_walk *w, void *dst, uint32_t size, uint64_t
 static int unwind_read8(struct unwind_walk *w, uint64_t address, uint64_t *ret)
 {
         return unwind_read(w, ret, sizeof(*ret), address);
+}
+
+static uint64_t unwind_register(struct unwind_walk *w, uint32_t number)
+{
+        return twin_of(w)->raw->registers.reg[number & 15];
 }
 
 static int unwind_find_mapping(struct unwind_walk *w, uint64_t pc)
@@ -127,7 +133,6 @@ void unwind_twin_walk(const struct abi_raw *raw, const struct process_maps *maps
         w->fp = raw->registers.fp;
         w->lr = raw->registers.lr;
         w->bx = raw->registers.reg[3];
-        memcpy(w->reg, raw->registers.reg, sizeof(w->reg));
         while (steps++ < UNWIND_MAX_STEPS && !unwind_step(w))
                 ;
         ret->missing = NULL;

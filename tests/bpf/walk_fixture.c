@@ -33,7 +33,7 @@ int walk_fixture_new(struct walk_fixture *f, bool arm64)
         bpf_map__set_max_entries(k->maps.mappings, FIXTURE_MAPPINGS);
         bpf_map__set_max_entries(k->maps.pages, FIXTURE_PAGES);
         bpf_map__set_max_entries(k->maps.shards, FIXTURE_SHARDS);
-        bpf_map__set_max_entries(k->maps.step_cache, 2048);
+        bpf_map__set_max_entries(k->maps.step_cache, 1024 + 512);
         int r = walk_probe_bpf__load(k);
         if (r < 0)
                 return r;
@@ -113,6 +113,11 @@ UNWIND_INLINE int unwind_read8(struct unwind_walk *w, uint64_t address, uint64_t
         return unwind_read(w, ret, 8, address);
 }
 
+UNWIND_INLINE uint64_t unwind_register(struct unwind_walk *w, uint32_t number)
+{
+        return ((struct twin *)w)->f->probe->registers.reg[number & 15];
+}
+
 UNWIND_INLINE int unwind_find_mapping(struct unwind_walk *w, uint64_t pc)
 {
         const struct walk_fixture *f = ((struct twin *)w)->f;
@@ -185,7 +190,6 @@ void walk_twin(struct walk_fixture *f, struct walk_result *ret)
         t.walk.fp = r->fp;
         t.walk.lr = r->lr;
         t.walk.bx = r->reg[3];
-        memcpy(t.walk.reg, r->reg, sizeof(r->reg));
         while (steps++ < UNWIND_MAX_STEPS && !unwind_step(&t.walk))
                 ;
         *ret = (struct walk_result){.n = t.walk.n, .walked = t.walk.n, .walk = t.walk.walk};

@@ -215,7 +215,7 @@ static void test_plan(void **state)
                                 assert_true(z.rows_per_cpu > 2 * hz[k]);
                         assert_true((z.stacks_ring & (z.stacks_ring - 1)) == 0);
                         assert_true((z.raws_ring & (z.raws_ring - 1)) == 0);
-                        assert_true(z.index_lines * 32 >= z.rows_per_cpu * 2);
+                        assert_true(z.index_lines * 16 >= z.rows_per_cpu);
                 }
 }
 
