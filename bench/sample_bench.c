@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -110,7 +109,8 @@ static void program_stats(int fd, uint64_t *ret_ns, uint64_t *ret_runs)
         *ret_runs = info.run_cnt;
 }
 
-/* User frames that the other program's samples have on average. */
+/* User frames that the other program's samples have on average, without those of which the stack map kept
+ * none because its place was taken. */
 static double other_frames(struct stackmap_bpf *k)
 {
         struct stackmap_key {
@@ -124,10 +124,10 @@ static double other_frames(struct stackmap_bpf *k)
         for (; bpf_map_get_next_key(counted, last, &key) == 0; last = &key) {
                 if (bpf_map_lookup_elem(counted, &key, &count) < 0)
                         continue;
-                samples += count;
                 memset(address, 0, sizeof(address));
                 if (key.user < 0 || bpf_map_lookup_elem(traces, &key.user, address) < 0)
                         continue;
+                samples += count;
                 for (int i = 0; i < 127 && address[i]; i++)
                         frames += count;
         }
@@ -151,7 +151,6 @@ static int start_load(const char *self, const char *how, pid_t *pid)
                         CPU_ZERO(&set);
                         CPU_SET(i, &set);
                         sched_setaffinity(0, sizeof(set), &set);
-                        setpriority(PRIO_PROCESS, 0, -20); /* nearly all samples are of it */
                         prctl(PR_SET_PDEATHSIG, SIGKILL);
                         execl(path, path, how, NULL);
                         perror(path);
