@@ -1,12 +1,13 @@
 /* Writes the windows that a busy host would have stored: synth_windows DIRECTORY DAYS [CPUS [HZ
- * [EVENTS [STACKS]]]].
+ * [EVENTS [STACKS [FINE-DAYS]]]]].
  *
  * The model, fixed by its seed: 12 services with 1 to 16 worker processes each and one busy binary with
  * libraries; 2,500 (STACKS) distinct user stacks a service, about 30 frames deep, that share their roots as
  * call trees do; every fourth sample in one of 300 kernel stacks; how often a service and a stack is hit
  * falls by Zipf's law; 60 short-lived processes a minute. All CPUs are busy all the time. With two events
  * (default 1), each sample of CPU time has one of cache-misses beside it, of another stack. The store merges
- * as it would have done meanwhile. */
+ * as it would have done meanwhile. Before the last FINE-DAYS (default: all are fine) an hour is drawn
+ * at once instead of minute by minute: the same samples in the sum, in a fraction of the time. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -27,6 +28,8 @@
 #define SHORT     60            /* processes that live less than a window */
 #define START     1796083200ull /* 2026-12-01T00:00:00Z */
 #define WINDOW    60
+#define COARSE    60 /* minutes of a window drawn as one */
+#define UNKNOWN   UINT32_MAX
 
 struct stack {
         uint16_t n;
@@ -134,6 +137,7 @@ struct window {
         struct profile *profile;
         uint32_t mapping[SERVICES + 3]; /* a binary each, two libraries, the kernel */
         uint32_t location[SERVICES + 1][FUNCTIONS];
+        uint32_t stack[SERVICES][STACKS][5], labels[SERVICES][16]; /* UNKNOWN: not there yet */
 };
 
 static void add_mapping(struct window *w, uint32_t i, const char *file)
@@ -197,47 +201,78 @@ static uint32_t add_location(struct window *w, uint32_t service, uint32_t f)
         return w->location[service][f] = (uint32_t)r;
 }
 
-static void add_sample(struct model *m, struct window *w, uint64_t minute, uint32_t event, uint32_t hz)
+/* A stack in a window: of a service, with none of the kernel's on top or one of four. */
+static uint32_t add_stack(struct model *m, struct window *w, uint32_t service, uint32_t which,
+                          uint32_t kernel)
 {
-        struct profile *p = w->profile;
-        uint32_t ids[2 * MAX_DEPTH], n = 0, n_labels = 0;
-        uint32_t service = pick(m, m->zipf_services, SERVICES);
-        uint32_t which = pick(m, m->zipf_stacks, m->stacks);
+        uint32_t ids[2 * MAX_DEPTH], n = 0, *known = &w->stack[service][which][kernel];
         const struct stack *s = &m->user[service][which];
-        bool is_short = below(m, 40) == 0;
-        uint32_t worker = below(m, 1 + service * 5 % 16);
-        char comm[32], unit[40];
-        struct profile_label labels[8];
 
-        if (which % 4 == 0) {
-                const struct stack *k = &m->kernel[(service * STACKS + which + below(m, 4)) % KERNEL];
+        if (*known != UNKNOWN)
+                return *known;
+        if (kernel > 0) {
+                const struct stack *k = &m->kernel[(service * STACKS + which + kernel - 1) % KERNEL];
                 for (uint32_t i = 0; i < k->n; i++)
                         ids[n++] = add_location(w, SERVICES, k->frame[i]);
         }
         for (uint32_t i = 0; i < s->n; i++)
                 ids[n++] = add_location(w, service, s->frame[i]);
-        int64_t pid = is_short ? (int64_t)(10000 + (minute * SHORT + below(m, SHORT)) % 4000000)
-                               : 1000 + service * 16 + worker;
-        snprintf(comm, sizeof(comm), is_short ? "job" : "service%u", service);
-        snprintf(unit, sizeof(unit), is_short ? "cron.service" : "service%u.service", service);
-        labels[n_labels++] = (struct profile_label){.key = str(p, "pid"), .num = pid};
-        labels[n_labels++] = (struct profile_label){.key = str(p, "uid"), .num = 100 + service};
-        labels[n_labels++] = (struct profile_label){.key = str(p, "comm"), .str = str(p, comm)};
-        labels[n_labels++] = (struct profile_label){.key = str(p, "thread_name"), .str = str(p, comm)};
-        labels[n_labels++] = (struct profile_label){.key = str(p, "unit"), .str = str(p, unit)};
-        labels[n_labels++] = (struct profile_label){.key = str(p, "user"), .str = str(p, "www-data")};
-        const int64_t cpu[] = {1, 1000000000 / hz, 0}, misses[] = {0, 0, 20000 + below(m, 1000)};
-        check(profile_sample(p, ids, n, labels, n_labels, event ? misses : cpu));
+        int64_t r = profile_stack(w->profile, ids, n);
+        check(r);
+        return *known = (uint32_t)r;
 }
 
-static void put_window(struct model *m, struct store *store, uint64_t minute, uint32_t cpus, uint32_t hz,
-                       uint32_t events)
+static uint32_t add_labels(struct window *w, uint32_t service, int64_t pid, bool is_short)
+{
+        struct profile *p = w->profile;
+        struct profile_label labels[8];
+        char comm[32], unit[40];
+        uint32_t n = 0;
+
+        snprintf(comm, sizeof(comm), is_short ? "job" : "service%u", service);
+        snprintf(unit, sizeof(unit), is_short ? "cron.service" : "service%u.service", service);
+        labels[n++] = (struct profile_label){.key = str(p, "pid"), .num = pid};
+        labels[n++] = (struct profile_label){.key = str(p, "uid"), .num = 100 + service};
+        labels[n++] = (struct profile_label){.key = str(p, "comm"), .str = str(p, comm)};
+        labels[n++] = (struct profile_label){.key = str(p, "thread_name"), .str = str(p, comm)};
+        labels[n++] = (struct profile_label){.key = str(p, "unit"), .str = str(p, unit)};
+        labels[n++] = (struct profile_label){.key = str(p, "user"), .str = str(p, "www-data")};
+        int64_t r = profile_label_set(p, labels, n);
+        check(r);
+        return (uint32_t)r;
+}
+
+static void add_sample(struct model *m, struct window *w, uint64_t minute, uint32_t event, uint32_t hz)
+{
+        uint32_t service = pick(m, m->zipf_services, SERVICES);
+        uint32_t which = pick(m, m->zipf_stacks, m->stacks);
+        bool is_short = below(m, 40) == 0;
+        uint32_t worker = below(m, 1 + service * 5 % 16), labels;
+        uint32_t stack = add_stack(m, w, service, which, which % 4 == 0 ? 1 + below(m, 4) : 0);
+
+        if (is_short) {
+                int64_t pid = (int64_t)(10000 + (minute * SHORT + below(m, SHORT)) % 4000000);
+                labels = add_labels(w, service, pid, true);
+        } else {
+                uint32_t *known = &w->labels[service][worker];
+                if (*known == UNKNOWN)
+                        *known = add_labels(w, service, 1000 + service * 16 + worker, false);
+                labels = *known;
+        }
+        const int64_t cpu[] = {1, 1000000000 / hz, 0}, misses[] = {0, 0, 20000 + below(m, 1000)};
+        check(profile_sample_at(w->profile, stack, labels, event ? misses : cpu));
+}
+
+static void put_window(struct model *m, struct store *store, uint64_t minute, uint32_t minutes,
+                       uint32_t cpus, uint32_t hz, uint32_t events)
 {
         _cleanup_free_ struct window *w = calloc(1, sizeof(*w));
         char file[64], line[64];
 
         if (!w)
                 check(-ENOMEM);
+        memset(w->stack, 0xff, sizeof(w->stack));
+        memset(w->labels, 0xff, sizeof(w->labels));
         check(profile_new(&w->profile));
         struct profile *p = w->profile;
         check(profile_type(p, "samples", "count"));
@@ -251,15 +286,16 @@ static void put_window(struct model *m, struct store *store, uint64_t minute, ui
         add_mapping(w, SERVICES, "/usr/lib/x86_64-linux-gnu/libc.so.6");
         add_mapping(w, SERVICES + 1, "/usr/lib/x86_64-linux-gnu/libstdc++.so.6.0.30");
         add_mapping(w, SERVICES + 2, "[kernel.kallsyms]");
-        uint32_t samples = cpus * hz * WINDOW;
+        uint32_t samples = cpus * hz * WINDOW * minutes;
         for (uint32_t e = 0; e < events; e++)
                 for (uint32_t i = 0; i < samples; i++)
-                        add_sample(m, w, minute, e, hz);
+                        add_sample(m, w, minute + i % minutes, e, hz);
         p->time_ns = (int64_t)((START + minute * WINDOW) * NSEC_PER_SEC);
-        p->duration_ns = (int64_t)(WINDOW * NSEC_PER_SEC);
+        p->duration_ns = (int64_t)(WINDOW * minutes * NSEC_PER_SEC);
         p->period = 1000000000 / hz;
         check(profile_comment(p, "profd: synthetic"));
-        snprintf(line, sizeof(line), "boot_end_ns: %llu", (uint64_t)(minute + 100) * WINDOW * NSEC_PER_SEC);
+        snprintf(line, sizeof(line), "boot_end_ns: %llu",
+                 (uint64_t)(minute + minutes + 99) * WINDOW * NSEC_PER_SEC);
         check(profile_comment(p, line));
         check(store_put(store, p));
         profile_free(p);
@@ -276,7 +312,8 @@ static double cpu_s(void)
 int main(int argc, char **argv)
 {
         if (argc < 3) {
-                fprintf(stderr, "usage: synth_windows DIRECTORY DAYS [CPUS [HZ [EVENTS [STACKS]]]]\n");
+                fprintf(stderr,
+                        "usage: synth_windows DIRECTORY DAYS [CPUS [HZ [EVENTS [STACKS [FINE-DAYS]]]]]\n");
                 return 2;
         }
         uint64_t minutes = (uint64_t)(atof(argv[2]) * 1440);
@@ -300,10 +337,12 @@ int main(int argc, char **argv)
         m->stacks = stacks;
         check(store_open(&store, &config));
         make_model(m);
-        for (uint64_t i = 0; i < minutes; i++) {
-                put_window(m, store, i, cpus, hz, events);
+        uint64_t fine = argc > 7 ? (uint64_t)(atof(argv[7]) * 1440) : minutes;
+        for (uint64_t i = 0, n; i < minutes; i += n) {
+                n = i + fine + COARSE <= minutes ? COARSE : 1;
+                put_window(m, store, i, (uint32_t)n, cpus, hz, events);
                 double before = cpu_s();
-                check(store_maintain(store, (START + (i + 1) * WINDOW) * NSEC_PER_SEC, UINT64_MAX));
+                check(store_maintain(store, (START + (i + n) * WINDOW) * NSEC_PER_SEC, UINT64_MAX));
                 merging += cpu_s() - before;
         }
         store_stats(store, &st);

@@ -131,6 +131,8 @@ static int get_function(struct pprof_reader *r, uint64_t file_id, uint32_t *ret)
                 int e = read_function(r, m->at[i], &function);
                 if (e < 0)
                         return e;
+                if (function.system_name == 0)
+                        function.system_name = function.name;
                 int64_t id = profile_function(r->p, &function);
                 if (id < 0)
                         return (int)id;

@@ -1,9 +1,10 @@
-/* Strings: those of labels and types first (their indices recur in every sample and should be short), each
- * part sorted by text. Mappings: objects before the kernel's (the first one counts as the main binary), the
- * most used first. Functions by name. Locations by address: that the most used would have one-byte ids makes
- * the plain file smaller by 5 %, but the gzip'ed one larger by 9 %. Samples by stack from the root, so that
- * neighbours share most of their bytes. Ties are broken by content.
- */
+/* Strings: those of labels and types first (their indices recur in every sample and should be short), then
+ * files and the like, both sorted by text, then the names of functions as functions are ordered. Mappings:
+ * objects before the kernel's (the first one counts as the main binary), the most used first. Locations by
+ * address: that the most used would have one-byte ids makes the plain file smaller by 5 %, but the gzip'ed
+ * one larger by 9 %. Functions as locations name them, so that each number is mostly the one before or its
+ * next: 3 % smaller than by name. Samples by stack from the root, so that neighbours share most of their
+ * bytes. Ties are broken by content: for that, strings and functions are sorted by text at first. */
 #include "profile/pprof_order.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@ struct sorter {
         const uint32_t *stack_rank, *label_set_rank;
 };
 
-enum { MARK_UNUSED = 0, MARK_USED = 1, MARK_SHORT = 2 };
+enum { MARK_UNUSED = 0, MARK_NAME = 1, MARK_USED = 2, MARK_SHORT = 3 };
 
 #define COMPARE(a, b)                              \
         do {                                       \
@@ -199,8 +200,10 @@ static void mark_strings(const struct profile *p, const struct uses *u)
 
         for (uint32_t i = 1; i < p->n_functions; i++)
                 if (u->function[i])
-                        mark[p->function[i].name] = mark[p->function[i].system_name] =
-                                        mark[p->function[i].file] = MARK_USED;
+                        mark[p->function[i].name] = mark[p->function[i].system_name] = MARK_NAME;
+        for (uint32_t i = 1; i < p->n_functions; i++)
+                if (u->function[i])
+                        mark[p->function[i].file] = MARK_USED;
         for (uint32_t i = 1; i < p->n_mappings; i++)
                 if (u->mapping[i])
                         mark[p->mapping[i].file] = mark[p->mapping[i].build_id] = MARK_USED;
@@ -266,6 +269,46 @@ static int order_samples(struct pprof_order *o, struct sorter *s)
         return 0;
 }
 
+/* Functions again, in the order of the locations. */
+static void renumber_functions(struct pprof_order *o, const struct profile *p)
+{
+        struct pprof_numbering *f = &o->function;
+        uint32_t next = 1;
+
+        memset(f->number, 0, p->n_functions * sizeof(*f->number));
+        for (uint32_t i = 1; i <= o->location.n; i++) {
+                const struct profile_location *l = &p->location[o->location.at[i]];
+                for (uint32_t k = 0; k < l->n_lines; k++) {
+                        uint32_t function = p->line[l->first_line + k].function;
+                        if (f->number[function])
+                                continue;
+                        f->number[function] = next;
+                        f->at[next++] = function;
+                }
+        }
+}
+
+/* Names again, which are the last of the strings, in the order of the functions. */
+static void renumber_names(struct pprof_order *o, const struct profile *p, unsigned char *mark)
+{
+        struct pprof_numbering *s = &o->string;
+        uint32_t next = 0;
+
+        while (next < s->n && mark[s->at[next]] != MARK_NAME)
+                next++;
+        for (uint32_t i = 1; i <= o->function.n; i++) {
+                const struct profile_function *f = &p->function[o->function.at[i]];
+                const uint32_t names[] = {f->name, f->system_name};
+                for (size_t k = 0; k < ARRAY_SIZE(names); k++) {
+                        if (mark[names[k]] != MARK_NAME)
+                                continue;
+                        mark[names[k]] = MARK_USED; /* once */
+                        s->number[names[k]] = next;
+                        s->at[next++] = names[k];
+                }
+        }
+}
+
 int pprof_order_make(struct pprof_order *o, const struct profile *p)
 {
         _cleanup_(uses_done) struct uses u = {0};
@@ -289,6 +332,8 @@ int pprof_order_make(struct pprof_order *o, const struct profile *p)
         r = number_used(&o->location, 1, p->n_locations, u.location, NULL, compare_locations, &s);
         if (r < 0)
                 return r;
+        renumber_functions(o, p);
+        renumber_names(o, p, u.string);
         return order_samples(o, &s);
 }
 

@@ -109,7 +109,8 @@ static int put_function(struct writer *w, uint32_t id)
 
         wire_put_number(b, FUNCTION_FIELD_ID, id);
         wire_put_number(b, FUNCTION_FIELD_NAME, w->order.string.number[f->name]);
-        wire_put_number(b, FUNCTION_FIELD_SYSTEM_NAME, w->order.string.number[f->system_name]);
+        if (f->system_name != f->name) /* what is not there reads as the name */
+                wire_put_number(b, FUNCTION_FIELD_SYSTEM_NAME, w->order.string.number[f->system_name]);
         wire_put_number(b, FUNCTION_FIELD_FILE, w->order.string.number[f->file]);
         wire_put_number(b, FUNCTION_FIELD_START_LINE, (uint64_t)f->start_line);
         return end_message(w, PROFILE_FIELD_FUNCTION);
