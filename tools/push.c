@@ -84,7 +84,7 @@ static const struct option_spec options[] = {
                 {"to-ca", 0, "FILE", "certificates that sign the receiver's", OPT_CA},
                 {"to-cert", 0, "FILE", "a certificate to show it", OPT_CERT},
                 {"to-key", 0, "FILE", "and its key", OPT_KEY},
-                {"from", 0, "TIME", "the first time, begin there; else with what is stored from now on",
+                {"from", 0, "TIME", "where to begin the first time; else with now",
                  OPT_SINCE},
                 {"once", '1', NULL, "send what there is, and end", OPT_ONCE},
 };
