@@ -84,8 +84,7 @@ static const struct option_spec options[] = {
                 {"to-ca", 0, "FILE", "certificates that sign the receiver's", OPT_CA},
                 {"to-cert", 0, "FILE", "a certificate to show it", OPT_CERT},
                 {"to-key", 0, "FILE", "and its key", OPT_KEY},
-                {"from", 0, "TIME", "where to begin the first time; else with now",
-                 OPT_SINCE},
+                {"from", 0, "TIME", "where to begin the first time; else with now", OPT_SINCE},
                 {"once", '1', NULL, "send what there is, and end", OPT_ONCE},
 };
 
@@ -93,7 +92,7 @@ static const struct command_spec spec = {
                 .name = "push",
                 .arguments = "--to=URL --state=DIR [OPTION...]",
                 .summary = "Sends stored windows to a receiver of OTLP profiles "
-                           "(opentelemetry-proto " OTLP_VERSION
+                           "(opentelemetry " OTLP_VERSION
                            "),\neach once, in order. What it cannot take now it gets later.",
                 .options = options,
                 .n_options = ARRAY_SIZE(options),
