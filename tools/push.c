@@ -78,7 +78,7 @@ static int set(void *ctx, int id, const char *value)
 }
 
 static const struct option_spec options[] = {
-                {"to", 't', "URL", "the receiver: https://host:4318" OTLP_PATH, OPT_URL},
+                {"to", 't', "URL", "receiver: https://host:4318" OTLP_PATH, OPT_URL},
                 {"state", 's', "DIR", "where to remember how far it came", OPT_STATE},
                 {"header-file", 0, "FILE", "lines 'Name: value' to send, as a token", OPT_HEADERS},
                 {"to-ca", 0, "FILE", "certificates that sign the receiver's", OPT_CA},
