@@ -17,6 +17,9 @@
 /* How many seconds past its own a window's name may go to be unique. */
 #define MAX_NAME_SHIFT 100000
 
+/* From a window's end until it is stored: beyond it the clock was set meanwhile. */
+#define MAX_DELAY_NS (600 * NSEC_PER_SEC)
+
 static void read_boot_id(char ret[STORE_BOOT_ID_SIZE])
 {
         _cleanup_buf_ struct buf b = {0};
@@ -160,6 +163,15 @@ static void note_failure(struct store *s, uint64_t start_ns, uint64_t end_ns, in
         gaps_note(s, start_ns, end_ns, gaps_reason(err));
 }
 
+/* CLOCK_BOOTTIME at a moment of the wall clock, a short while ago: a window is stored when its last names
+ * have come, some seconds behind its end. Of other moments: now. */
+static uint64_t boottime_at(uint64_t real_ns)
+{
+        uint64_t real = now_realtime_ns(), boot = now_boottime_ns(), ago = real - MIN_OF(real, real_ns);
+
+        return ago < MAX_DELAY_NS && ago < boot ? boot - ago : boot;
+}
+
 int store_put(struct store *s, const struct profile *p)
 {
         _cleanup_facts_ struct store_facts f = {0};
@@ -171,7 +183,7 @@ int store_put(struct store *s, const struct profile *p)
         if (!f.boot_id[0])
                 memcpy(f.boot_id, s->boot_id, sizeof(f.boot_id));
         if (!f.boot_end_ns)
-                f.boot_end_ns = now_boottime_ns();
+                f.boot_end_ns = boottime_at(end);
         r = put_once(s, p, &f);
         if (r == -ENOENT) { /* the directory was removed: make it again */
                 pthread_mutex_lock(&s->lock);

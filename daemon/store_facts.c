@@ -141,7 +141,7 @@ static uint64_t sum_samples(const struct profile *p)
 int store_facts_from_profile(const struct profile *p, struct store_facts *ret)
 {
         struct store_facts f = {0};
-        const char *boot_id = profile_ledger(p, "boot"), *boot_time = profile_ledger(p, "boot_end_ns");
+        const char *boot_id = profile_ledger(p, "boot"), *boot_time = profile_ledger(p, PROFILE_BOOT_END);
 
         if (p->time_ns <= 0 || p->duration_ns < 0 || p->time_ns > INT64_MAX - p->duration_ns)
                 return -EBADMSG;

@@ -129,6 +129,12 @@ static int merge_text(struct profile *into, const char *line, const char *key, s
         return profile_comment(into, more);
 }
 
+/* A number that is no count: of merged windows the last one's stays. */
+static bool is_moment(const char *line, size_t key_len)
+{
+        return key_len == strlen(PROFILE_BOOT_END) && !strncmp(line, PROFILE_BOOT_END, key_len);
+}
+
 static int merge_line(struct profile *into, const char *line)
 {
         size_t key_len;
@@ -145,7 +151,9 @@ static int merge_line(struct profile *into, const char *line)
                 return profile_comment(into, line);
         if (!is_count(into->string[into->comment[i]] + key_len + 2, &old))
                 return merge_text(into, line, line, key_len);
-        if (__builtin_add_overflow(old, value, &sum))
+        if (is_moment(line, key_len))
+                sum = MAX_OF(old, value);
+        else if (__builtin_add_overflow(old, value, &sum))
                 sum = value < 0 ? INT64_MIN : INT64_MAX;
         return set_line(into, line, key_len, sum);
 }

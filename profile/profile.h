@@ -169,6 +169,8 @@ bool profile_mapping_is_kernel(const struct profile *p, uint32_t mapping);
  * merging keeps equal texts once and differing texts both, at most PROFILE_MAX_TEXTS of one key, then one
  * that reads "(more)". A rate is therefore best told by two counts (samples expected, samples taken). */
 #define PROFILE_MAX_TEXTS 16
+/* The one number that is no count: CLOCK_BOOTTIME in ns at the end. Merging keeps the larger. */
+#define PROFILE_BOOT_END "boot_end_ns"
 
 /* The value of the last comment with this key, or NULL. */
 const char *profile_ledger(const struct profile *p, const char *key);

@@ -148,16 +148,18 @@ static void test_ledgers_are_combined(void **state)
         assert_int_equal(profile_comment(a, "host: x"), 0);
         assert_int_equal(profile_comment(a, "rate asked: 99 Hz"), 0);
         assert_int_equal(profile_comment(a, "a free text"), 0);
+        assert_int_equal(profile_comment(a, "boot_end_ns: 9000"), 0); /* a moment: not to be added */
         assert_int_equal(profile_comment(b, "lost, map full: 4"), 0);
         assert_int_equal(profile_comment(b, "lost, no memory: 1"), 0);
         assert_int_equal(profile_comment(b, "host: y"), 0);
         assert_int_equal(profile_comment(b, "rate asked: 99 Hz"), 0);
         assert_int_equal(profile_comment(b, "a free text"), 0);
+        assert_int_equal(profile_comment(b, "boot_end_ns: 8000"), 0);
         assert_int_equal(profile_merge(a, b), 0);
 
-        static const char *const want[] = {
-                        "lost, map full: 7",  "host: x", "rate asked: 99 Hz", "a free text",
-                        "lost, no memory: 1", "host: y", "observed_ns: 0"};
+        static const char *const want[] = {"lost, map full: 7", "host: x",           "rate asked: 99 Hz",
+                                           "a free text",       "boot_end_ns: 9000", "lost, no memory: 1",
+                                           "host: y",           "observed_ns: 0"};
         assert_int_equal(a->n_comments, ARRAY_SIZE(want));
         for (size_t i = 0; i < ARRAY_SIZE(want); i++)
                 assert_string_equal(a->string[a->comment[i]], want[i]);
