@@ -44,6 +44,33 @@ def wait_until(condition, seconds, what):
     sys.exit(1)
 
 
+LIFE = "7200"  # seconds that a workload would live; it is killed when the test is through with it
+
+
+class Work:
+    """A program at work, from its "ready" to the end of the block; what is started before does not count."""
+
+    def __init__(self, command, **how):
+        self.command, self.how = command, how
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True, **self.how)
+        self.pid = self.process.pid
+        for line in self.process.stdout:
+            if line == "ready\n":
+                return self
+        self.stop()
+        print(f"FAILED: {self.command} does not get ready: it ended with {self.process.returncode}")
+        sys.exit(1)
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path, timeout):
         super().__init__("localhost", timeout=timeout)
@@ -89,7 +116,7 @@ class Daemon:
             self.process = subprocess.Popen(
                 [PROFD, "--config", self.config, "--state-dir", self.state, "--socket", self.socket, *self.args],
                 stderr=log, stdout=log)
-        wait_until(self.is_up, 30, "profd starts")
+        wait_until(self.is_up, 120, "profd starts")
 
     def is_up(self):
         if self.process.poll() is not None:
@@ -108,7 +135,7 @@ class Daemon:
         if self.process.poll() is None:
             self.process.send_signal(how)
         try:
-            status = self.process.wait(30)
+            status = self.process.wait(120)
         except subprocess.TimeoutExpired:
             self.process.kill()
             print(self.logged())
@@ -135,7 +162,7 @@ class Daemon:
 
     def collect(self, seconds, query=""):
         """A live profile of the next seconds."""
-        status, body = self.get(f"/api/v1/profile?seconds={seconds}{query}", timeout=seconds + 30)
+        status, body = self.get(f"/api/v1/profile?seconds={seconds}{query}", timeout=seconds + 120)
         check(status == 200, f"a collection of {seconds} s is answered ({status} {body[:200] if status != 200 else ''})")
         return Profile(body)
 

@@ -1,21 +1,14 @@
 """500 processes a second that live 2 to 20 ms: known, and named, although they are gone by the drain."""
-import subprocess
-import time
-
-from harness import PROGRAMS, Daemon, check, has
+from harness import LIFE, PROGRAMS, Daemon, Work, check, has
 
 with Daemon("[Sampling]\nFrequency=499\nEvents=cycles\n[Limits]\nCpu=50%\n") as d:
-    work = subprocess.Popen([f"{PROGRAMS}/storm", "90"], stdout=subprocess.PIPE, text=True)
-    while work.stdout.readline() != "ready\n":
-        pass
-    # profd has just started: everything on this host is new to it at once, which is not what is measured here
-    for _ in range(10):
-        p = d.collect(1)
-        if p.ledger("samples.hurried") + p.ledger("samples.not_deferred") == 0:
-            break
-    p = d.collect(10)
-    work.terminate()
-    work.wait()
+    with Work([f"{PROGRAMS}/storm", LIFE]):
+        # profd has just started: everything on this host is new to it at once, which is not what is measured here
+        for _ in range(10):
+            p = d.collect(1)
+            if p.ledger("samples.hurried") + p.ledger("samples.not_deferred") == 0:
+                break
+        p = d.collect(10)
     # its children are started from /proc/self/exe, which the kernel names them by
     storm = [s for s in p.samples if s.labels.get("comm") in ("storm", "exe")]
     # What is not the dynamic linker's or the kernel's at exec and exit, which have no stack to name anything by: the

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 
-from harness import PROGRAMS, Daemon, Profile, check, has, of_pid, wait_until
+from harness import LIFE, PROGRAMS, Daemon, Profile, Work, check, has, of_pid, wait_until
 
 CONFIG = "[Sampling]\nFrequency=199\nEvents=cycles\n[Store]\nWindow=5s\n[Limits]\nCpu=50%\n"
 
@@ -26,11 +26,8 @@ def read(d, name):
         return Profile(f.read())
 
 
-with Daemon(CONFIG) as d:
-    work = subprocess.Popen([f"{PROGRAMS}/split31", "60"], stdout=subprocess.PIPE, text=True)
-    while work.stdout.readline() != "ready\n":
-        pass
-    wait_until(lambda: len(d.windows()) >= 2, 30, "two windows are stored")
+with Daemon(CONFIG) as d, Work([f"{PROGRAMS}/split31", LIFE]) as work:
+    wait_until(lambda: len(d.windows()) >= 2, 120, "two windows are stored")
 
     # SIGTERM: the current window is written too
     before = len(d.windows())
@@ -46,15 +43,14 @@ with Daemon(CONFIG) as d:
     for _ in range(5):
         d.start()
         n = len(d.windows())
-        wait_until(lambda n=n: len(d.windows()) > n, 30, "a window is stored after a restart")
+        wait_until(lambda n=n: len(d.windows()) > n, 120, "a window is stored after a restart")
         d.stop(signal.SIGKILL)
         now = hashes(d)
         check(all(now.get(k) == v for k, v in known.items()), f"{len(known)} stored windows are untouched")
         for name in now:
             read(d, name)
         known = now
-    work.kill()
-    work.wait()
+    work.stop()
 
     # an independent reader agrees on every function
     go = shutil.which("go")
