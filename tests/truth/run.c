@@ -266,6 +266,10 @@ static uint64_t say_state(struct run *r)
                "; lists %u, no room %" PRIu64 "\n",
                stats[ABI_STAT_TAKEN], t.deferred, t.deferred_complete, t.deferred_hurried, t.deferred_lost,
                stats[ABI_STAT_RAWS_FULL], t.records, t.records_lost, t.published, t.no_room);
+        printf("  tables: %u objects, %" PRIu64
+               " rows, %u rules; a deferred sample waited %.1f ms for its own\n",
+               t.tables, t.rows, t.rules,
+               t.deferred ? (double)t.deferred_wait_ns / (double)t.deferred / 1e6 : 0.0);
         r->waits = t.deferred_hurried + t.deferred_lost + stats[ABI_STAT_RAWS_FULL];
         return r->waits - before;
 }
