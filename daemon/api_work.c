@@ -111,6 +111,11 @@ static void query(struct api_request *r)
                             wants_processes(r), &p);
         if (e == -ENODATA)
                 reply_no_window(r);
+        else if (e == -ENOENT)
+                api_reply_text(r, MHD_HTTP_NOT_FOUND,
+                               "no stored window in this range has samples of %.100s; /api/v1/status names "
+                               "the events that are sampled",
+                               r->query.selection.event);
         else if (e < 0)
                 api_reply_error(r, e, NULL);
         else

@@ -85,7 +85,9 @@ static void finish_collection(struct recorder *r, struct stretch *s, struct prof
         int err = selection_apply(&s->selection, p, &selected);
         profile_free(p);
         api_answer(r->api, s->request, selected, err,
-                   err < 0 ? "profd ran out of memory for this profile" : NULL);
+                   err == -ENOENT ? "this event is not sampled; /api/v1/status names those that are"
+                   : err < 0      ? "profd ran out of memory for this profile"
+                                  : NULL);
 }
 
 static int complete(struct recorder *r, const struct stretch *s, struct profile *p, uint64_t start_ns,

@@ -92,7 +92,8 @@ int store_gaps(struct store *s, uint64_t since_ns, uint64_t until_ns, struct sto
  * *ret. */
 int store_after(struct store *s, const char *id, uint32_t max, struct store_window **ret, uint32_t *ret_n);
 
-/* The merged selection over [since, until): windows that overlap it, whole. -ENODATA: there are none.
+/* The merged selection over [since, until): windows that overlap it, whole. -ENODATA: there are none;
+ * -ENOENT: none of them has the event that is selected.
  *
  * Without `processes` the samples have no labels "pid" and "thread_id", and the sums that the store keeps of
  * ten minutes, an hour and six hours answer. With them, an answer of more than STORE_MAX_ROWS samples that

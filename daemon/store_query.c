@@ -29,7 +29,7 @@ static int keep_bound(struct profile **p, const struct store_reading *how)
         return 0;
 }
 
-/* Event and side, which no reader of files looks at, of the sum. */
+/* Event and side, which no reader of files looks at, of the sum. -ENOENT: the event was not sampled then. */
 static int select_rest(struct profile **p, const struct selection *sel)
 {
         struct selection rest = selection_any();
@@ -40,8 +40,6 @@ static int select_rest(struct profile **p, const struct selection *sel)
         rest.event = sel->event;
         rest.side = sel->side;
         int r = selection_apply(&rest, *p, &selected);
-        if (r == -ENOENT) /* the event was not sampled then */
-                r = profile_new(&selected);
         if (r < 0)
                 return r;
         profile_free(*p);

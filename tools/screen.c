@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -12,6 +13,20 @@
 #include <term.h> /* last: it takes common names for macros */
 #undef columns
 #undef lines
+
+#define CTRL_C 3
+
+/* Ctrl-C leaves as q does; curses would end the process as one that failed. */
+static void interrupt_is_a_key(void)
+{
+        struct termios t;
+
+        if (tcgetattr(STDIN_FILENO, &t) < 0)
+                return;
+        t.c_cc[VINTR] = _POSIX_VDISABLE;
+        tcsetattr(STDIN_FILENO, TCSANOW, &t);
+        def_prog_mode(); /* what curses comes back to, after a stop too */
+}
 
 int screen_open(void)
 {
@@ -27,6 +42,7 @@ int screen_open(void)
                 return -ENOTTY;
         }
         cbreak();
+        interrupt_is_a_key();
         noecho();
         nonl();
         keypad(stdscr, TRUE);
@@ -148,6 +164,7 @@ static const struct {
                 {KEY_END, SCREEN_KEY_LAST},        {KEY_LEFT, SCREEN_KEY_LEFT},
                 {KEY_RIGHT, SCREEN_KEY_RIGHT},     {KEY_ENTER, SCREEN_KEY_ENTER},
                 {KEY_BACKSPACE, SCREEN_KEY_BACK},  {KEY_F(1), SCREEN_KEY_F1},
+                {CTRL_C, SCREEN_KEY_END},
 };
 
 int screen_key(int timeout_ms)

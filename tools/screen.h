@@ -13,7 +13,7 @@ enum screen_key {
         SCREEN_KEY_ESCAPE = 27,
         SCREEN_KEY_NONE = -1, /* nothing was pressed in time */
         SCREEN_KEY_RESIZE = -2,
-        SCREEN_KEY_END = -3, /* the terminal is gone */
+        SCREEN_KEY_END = -3, /* the terminal is gone, or Ctrl-C */
         SCREEN_KEY_UP = 0x1000,
         SCREEN_KEY_DOWN,
         SCREEN_KEY_PAGE_UP,

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -264,7 +265,7 @@ static void describe_selection(const struct selection *s, struct buf *out)
         static const char *const side[] = {"", " in the kernel", " in user space"};
 
         if (s->event)
-                buf_addf(out, " of %s", s->event);
+                buf_addf(out, " of event %s", s->event);
         if (s->pid >= 0)
                 buf_addf(out, " of pid %" PRId64, s->pid);
         if (s->comm)
@@ -314,6 +315,9 @@ int source_say_empty(const struct query *q)
                 human_range(&text, q->since_ns, q->until_ns);
         }
         describe_stored(q, &text);
+        if (q->when == WHEN_FOR && !q->target.host && q->selection.pid > 0 &&
+            kill((pid_t)q->selection.pid, 0) < 0 && errno == ESRCH)
+                buf_addf(&text, "; no process %" PRId64 " runs now", q->selection.pid);
         say_note("%s", buf_text(&text));
         return STATUS_DONE;
 }

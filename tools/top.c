@@ -236,8 +236,8 @@ static void put_busy(const struct top *t, struct buf *out)
         uint64_t cpus = json_at_u64(t->shown.status, "cpus",
                                     0); /* not told to those who may see their own only */
 
-        if (cpus)
-                buf_addf(out, "; %.2f of %" PRIu64 " CPUs busy", busy, cpus);
+        if (cpus) /* some of the samples waited for their stacks since before: not more than all */
+                buf_addf(out, "; %.2f of %" PRIu64 " CPUs busy", MIN_OF(busy, (double)cpus), cpus);
         else
                 buf_addf(out, "; %.2f CPUs busy", busy);
 }

@@ -629,6 +629,8 @@ static void test_queries_select(void **state)
         assert_int_equal(p->time_ns, (T0 + 60) * SEC);
         assert_int_equal(p->duration_ns, 60 * SEC);
         assert_int_equal(store_query(f->store, (T0 + 6000) * SEC, FOREVER, &sel, true, &none), -ENODATA);
+        sel.event = "no-such-event";
+        assert_int_equal(store_query(f->store, T0 * SEC, FOREVER, &sel, true, &none), -ENOENT);
 }
 
 /* -- gaps -- */

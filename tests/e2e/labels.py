@@ -56,7 +56,7 @@ try:
             script = "function hotJs(n){let s=0;for(let i=0;i<n;i++)s=(s*31+i)%1000003;return s}" \
                      f"console.log('ready');const e=Date.now()+1000*{LIFE};let x=0;while(Date.now()<e)x+=hotJs(1e6);"
             jit = start(["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", node, "--perf-basic-prof", "-e",
-                         script])
+                         script], cwd=d.dir)
 
             def named():
                 q = d.collect(2)

@@ -77,6 +77,14 @@ def reading_commands(d, pid):
     r = d.profctl("report", "--comm", "no-such-process", "--last", "1h")
     check(not r.stdout and "no samples of process no-such-process" in r.stderr and "stored is 20" in r.stderr,
           "no samples: said, with the range that has some")
+    r = d.profctl("report", "--event", "no-such-event", "--last", "1h")
+    check(not r.stdout and "no samples of event no-such-event" in r.stderr, f"an event that was not sampled: {r.stderr}")
+    r = d.profctl("report", "--event", "no-such-event", "--for", "1s", check_status=False)
+    check(r.returncode == 1 and "this event is not sampled" in r.stderr, f"and one that is not: {r.stderr}")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    r = d.profctl("report", "--pid", str(gone.pid), "--for", "1s")
+    check(not r.stdout and f"no process {gone.pid} runs now" in r.stderr, f"a process that is not there: {r.stderr}")
 
     # `top` on a terminal
     tmux = ["tmux", "-S", os.path.join(d.dir, "tmux")]

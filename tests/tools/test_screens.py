@@ -176,6 +176,18 @@ f function  p process  u unit  o object  s self  c children  / filter  Space pau
         s.keys("q")
         s.wait(lambda t: "status 0" in t)
 
+    def test_help_resize_and_an_interrupt(self):
+        s = self.start(width=60, height=8)
+        s.wait(lambda t: t.count("\n") == 8 and max(map(len, t.split("\n"))) <= 60 and "…" in t and "copy" in t)
+        s.keys("h")
+        s.wait(lambda t: "Each line: the share of samples" in t)
+        s.resize(110, 30)
+        s.wait(lambda t: "Any key goes back." in t)
+        s.keys("x")
+        s.wait(lambda t: "libx.so+0x1234" in t and t.count("\n") == 30)
+        s.keys("C-c")
+        s.wait(lambda t: "status 0" in t)
+
     def test_pause_stops_the_collections(self):
         s = self.start()
         s.wait(lambda t: "next" in t)
