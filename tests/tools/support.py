@@ -49,7 +49,7 @@ class Case(unittest.TestCase):
 
     def run_ctl(self, *args, env=None, stdin=None):
         return subprocess.run([PROFCTL, *args], text=True, capture_output=True, cwd=self.dir,
-                              env=env or self.env, input=stdin, timeout=60)
+                              env=env or self.env, input=stdin, timeout=240)
 
     def ok(self, *args, **kw):
         r = self.run_ctl(*args, **kw)
@@ -142,7 +142,7 @@ class Screen:
             lines.pop()
         return "\n".join(lines) + "\n"
 
-    def wait(self, wanted, timeout=30):
+    def wait(self, wanted, timeout=120):
         """Until the screen is `wanted` (a text, or a function that says so); fails with the last screen."""
         test = wanted if callable(wanted) else lambda text: text == wanted
         deadline = time.monotonic() + timeout
