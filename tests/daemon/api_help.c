@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -56,7 +57,13 @@ static void on_cancel(void *ctx, struct api_request *r)
 
 static void on_status(void *ctx, struct buf *out)
 {
-        buf_adds(out, "{\"version\":\"0\",\"secret\":\"secret-status\"}");
+        struct help_server *h = ctx;
+        uint32_t n = atomic_load(&h->status_bytes);
+
+        buf_adds(out, "{\"version\":\"0\",");
+        if (n > 0)
+                buf_addf(out, "\"more\":\"%0*d\",", (int)n, 0);
+        buf_adds(out, "\"secret\":\"secret-status\"}");
 }
 
 static void on_metrics(void *ctx, struct buf *out)
@@ -99,6 +106,10 @@ static void *main_loop(void *arg)
         while (!atomic_load(&h->stop)) {
                 struct pollfd p = {.fd = api_fd(h->api), .events = POLLIN};
                 poll(&p, 1, 5);
+                if (atomic_load(&h->hold)) {
+                        usleep(5000);
+                        continue;
+                }
                 if (api_dispatch(h->api) < 0)
                         abort();
                 answer_due(h);
@@ -170,6 +181,17 @@ int help_connect(const char *path)
                 close(fd);
                 return -errno;
         }
+        return fd;
+}
+
+/* The kernel keeps the effective user of the thread that connects; other threads stay as they are. */
+int help_connect_as(const char *path, uid_t uid)
+{
+        if (syscall(SYS_setresuid, -1, uid, -1) < 0)
+                return -errno;
+        int fd = help_connect(path);
+        if (syscall(SYS_setresuid, -1, 0, -1) < 0)
+                abort();
         return fd;
 }
 

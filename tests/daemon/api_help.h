@@ -29,6 +29,8 @@ struct help_server {
         struct help_live live[HELP_MAX_LIVE]; /* the thread's own */
         atomic_uint n_live, collected, cancelled;
         atomic_uint live_samples; /* of the profile a collection is answered with */
+        atomic_uint status_bytes; /* more of them in the status */
+        atomic_bool hold;         /* the main thread does nothing meanwhile */
         struct api_collect last;  /* the newest collection, see help_last() */
 };
 
@@ -49,6 +51,8 @@ void help_reply_free(struct help_reply *r);
 #define _cleanup_reply_ __attribute__((cleanup(help_reply_free)))
 
 int help_connect(const char *socket_path);
+/* As another user, whom the kernel names to the server; needs root. */
+int help_connect_as(const char *socket_path, uid_t uid);
 
 /* Sends `text` as it is and reads to the end of the connection. */
 void help_raw(const char *socket_path, const char *text, size_t n, struct help_reply *ret);
