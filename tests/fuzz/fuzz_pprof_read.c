@@ -99,6 +99,22 @@ static void use(const struct profile *p)
         REQUIRE(diff_new(&d, p, small, &(struct diff_options){.by = DIFF_FUNCTION}) == 0);
 }
 
+/* Those of one process name only, without the labels of processes: what is passed over is not looked at, so
+ * damage there may not show. */
+static void choose(const uint8_t *data, size_t size)
+{
+        _cleanup_profile_ struct profile *chosen = NULL;
+        struct selection sel = selection_any();
+        const struct pprof_choice choice = {.selection = &sel, .no_processes = true};
+
+        sel.comm = "postgres";
+        REQUIRE(profile_new(&chosen) == 0);
+        if (pprof_merge(data, size, MAX_BYTES, &choice, chosen, NULL) < 0)
+                return;
+        check_model(chosen);
+        check_bytes(chosen);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         _cleanup_profile_ struct profile *p = NULL;
@@ -109,6 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         REQUIRE(copy);
         if (size)
                 memcpy(copy, data, size);
+        choose(copy, size);
         int r = pprof_read(copy, size, MAX_BYTES, &p, &error);
         if (r < 0) {
                 REQUIRE(error && *error);
