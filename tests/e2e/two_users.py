@@ -1,13 +1,15 @@
-"""Two users with busy processes; one asks a real daemon for everything there is: their own samples, live and stored,
-and not a byte of the other's."""
+"""Two users with busy processes, and root with one; a user asks a real daemon for everything there is, by HTTP and by
+profctl: their own samples, live and stored, and not a byte of the others'."""
 import gzip
 import os
 import shutil
+import subprocess
 
-from harness import LIFE, PROGRAMS, Daemon, Profile, UnixConnection, Work, check, wait_until
+from harness import LIFE, PROFCTL, PROGRAMS, Daemon, Profile, UnixConnection, Work, check, wait_until
 
 CONFIG = "[Sampling]\nFrequency=199\nEvents=cycles\n[Store]\nWindow=5s\n[Limits]\nCpu=50%\n"
 MINE, THEIRS = 64001, 64002
+OTHERS = b"prog_theirs", b"prog_root"
 
 
 def start(d, name, uid):
@@ -41,19 +43,60 @@ def plain(body):
     return gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
 
 
+def is_mine(*texts):
+    return not any(other in text for other in OTHERS for text in texts)
+
+
+def profctl_as(d, uid, *args):
+    """What profctl, run by that user, prints; it is copied to where that user may run it."""
+    program = os.path.join(d.dir, "profctl")
+    if not os.path.exists(program):
+        shutil.copy(PROFCTL, program)
+        os.chmod(program, 0o755)
+    r = subprocess.run([program, args[0], "--socket", d.socket, *args[1:]], capture_output=True, check=False, user=uid,
+                       group=uid, extra_groups=[], cwd="/", timeout=120, stdin=subprocess.DEVNULL)
+    return r.returncode, r.stdout, r.stderr
+
+
 with Daemon(CONFIG) as d:
-    with start(d, "prog_mine", MINE), start(d, "prog_theirs", THEIRS) as theirs:
+    with start(d, "prog_mine", MINE), start(d, "prog_theirs", THEIRS) as theirs, start(d, "prog_root", 0) as roots:
         wait_until(lambda: len(d.windows()) >= 2, 120, "two windows are stored")
         window = d.windows()[-1].replace(".pb.gz", "")
-        check(b"prog_theirs" in plain(d.get("/api/v1/profile?last=1h")[1]), "root sees the other user's process")
+        everything = plain(d.get("/api/v1/profile?last=1h")[1])
+        check(b"prog_theirs" in everything and b"prog_root" in everything, "root sees all of them")
         for path in ("/healthz", "/metrics", "/api/v1/status", "/debug/pprof/", "/api/v1/windows", "/api/v1/profile?last=1h",
                      "/api/v1/windows/" + window, "/api/v1/profile?last=1h&comm=prog_theirs",
                      f"/api/v1/profile?last=1h&pid={theirs.pid}", f"/api/v1/profile?seconds=1&pid={theirs.pid}",
                      f"/api/v1/profile?seconds=1&follow={theirs.pid}", "/api/v1/profile?seconds=1",
-                     "/debug/pprof/profile?seconds=1&labels=all"):
+                     "/debug/pprof/profile?seconds=1&labels=all", "/api/v1/profile?last=1h&user=root",
+                     "/api/v1/profile?last=1h&labels=comm", f"/api/v1/profile?last=1h&pid={roots.pid}",
+                     f"/api/v1/profile?seconds=1&follow={roots.pid}", "/api/v1/profile?last=1h&side=kernel",
+                     "/api/v1/profile?last=1h&max_samples=1", "/api/v1/profile?since=1&until=2", "/api/v1/profile",
+                     "/api/v1/windows?after=" + window, "/api/v1/windows?after=x", "/api/v1/windows/x", "/none"):
             status, body, whole = get_as(d, MINE, path)
-            check(b"theirs" not in whole and b"theirs" not in plain(body) and str(THEIRS).encode() not in plain(body),
-                  f"nothing of the other user in {path} ({status})")
-        for path in ("/api/v1/profile?last=1h", "/api/v1/profile?seconds=2"):
+            # what was asked for comes back in refusals: that is the asker's own
+            check(status > 0 and is_mine(whole.replace(path.encode(), b""), plain(body)),
+                  f"nothing of the others in {path} ({status})")
+            if body[:2] == b"\x1f\x8b":
+                check(all(s.labels.get("uid", MINE) == MINE for s in Profile(body).samples), "and no other user's number")
+            if "pid=" in path or "follow=" in path or "=root" in path or "=prog" in path:
+                check(status != 200 or Profile(body).count() == 0, f"and no samples at all in {path}")
+        for path in ("/metrics", "/api/v1/windows/" + window):
+            check(get_as(d, MINE, path)[0] == 403, f"{path} is refused")
+        last = "--last", "1h"
+        for args in (("report", *last), ("report", *last, "--callers"), ("report", *last, "--sort", "process"),
+                     ("report", *last, "--sort", "user"), ("report", *last, "--sort", "unit"), ("report", *last, "--sort", "object"),
+                     ("report", *last, "--timeline"), ("report", "--for", "1s"), ("flamegraph", *last), ("list",),
+                     ("list", "--json"), ("status",), ("status", "--json"), ("changes", "--since", "-1h"),
+                     ("top", "--once", "--delay", "1s", "--by", "process"), ("diff", "20s ago..10s ago", "10s ago..now"),
+                     *(("dump", *last, "--format", f) for f in ("pprof", "folded", "perf-script", "speedscope", "callgrind",
+                                                               "json"))):
+            status, out, err = profctl_as(d, MINE, *args)
+            check(is_mine(plain(out), err), f"nothing of the others in profctl {' '.join(args)} ({status})")
+            if args[0] in ("dump", "flamegraph"):
+                check(status == 0 and b"hot_three" in plain(out), "and their own functions")
+        status, out, _ = profctl_as(d, MINE, "report", *last, "--sort", "process")
+        check(status == 0 and b"prog_mine" in out, "and their own process by profctl")
+        for path in ("/api/v1/profile?last=1h", "/api/v1/profile?seconds=2", "/api/v1/profile?last=1h&labels=comm"):
             status, body, _ = get_as(d, MINE, path)
             check(status == 200 and b"prog_mine" in plain(body) and Profile(body).count() > 10, f"their own samples in {path}")
