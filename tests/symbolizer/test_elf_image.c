@@ -14,34 +14,11 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "symbolizer/elf_image.h"
+#include "tests/symbolizer/symbol_client.h"
 
 #define BUDGET (64u << 20)
 
 static char *dir;
-
-/* The output of a command, without the last line feed. */
-static char *output_of(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static char *output_of(const char *fmt, ...)
-{
-        _cleanup_free_ char *command = NULL;
-        struct buf b = {};
-        va_list ap;
-        FILE *f;
-        int c;
-
-        va_start(ap, fmt);
-        assert_true(vasprintf(&command, fmt, ap) > 0);
-        va_end(ap);
-        f = popen(command, "r");
-        assert_non_null(f);
-        while ((c = fgetc(f)) != EOF)
-                buf_addc(&b, (char)c);
-        if (pclose(f) != 0)
-                fail_msg("%s failed", command);
-        if (b.len > 0 && b.data[b.len - 1] == '\n')
-                b.data[--b.len] = 0;
-        return b.data ? buf_take(&b) : strdup("");
-}
 
 static struct elf_image *open_image(const char *path, uint64_t budget)
 {
