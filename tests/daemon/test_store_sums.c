@@ -192,13 +192,13 @@ static void test_answers_are_those_of_the_windows(void **state)
         assert_non_null(strstr(made, "1-349.pb.gz")); /* six hours without the gap's eleven minutes */
         expect_equal(f, 2);
         /* An oracle that is none of the store's code: all labels, reduced. */
-        _cleanup_profile_ struct profile *all = NULL, *reduced = NULL, *got = NULL;
+        _cleanup_profile_ struct profile *all = NULL, *sums = NULL, *reduced = NULL, *got = NULL;
         const char *const keys[] = {"comm", "user", "unit"};
         assert_int_equal(store_query(f->store, 0, INT64_MAX, NULL, true, &all), 0);
         assert_int_equal(profile_reduce_labels(all, keys, 3, false, &reduced), 0);
         _cleanup_free_ char *want = help_dump(reduced);
-        assert_int_equal(store_query(f->store, 0, INT64_MAX, NULL, false, &all), 0);
-        assert_int_equal(profile_reduce_labels(all, keys, 3, false, &got), 0);
+        assert_int_equal(store_query(f->store, 0, INT64_MAX, NULL, false, &sums), 0);
+        assert_int_equal(profile_reduce_labels(sums, keys, 3, false, &got), 0);
         _cleanup_free_ char *dump = help_dump(got);
         assert_string_equal(dump, want);
 }
