@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 
-from harness import PROFCTL, PROGRAMS, Daemon, Profile, check, fields, packed, wait_until
+from harness import LIFE, PROFCTL, PROGRAMS, Daemon, Profile, check, fields, packed, wait_until
 
 CONFIG = ("[Sampling]\nFrequency=199\nEvents=cycles\n"
           "[Store]\nWindow=5s\nMerge=10s 20s\nMergeAfter=%s 24h\n[Limits]\nCpu=50%%\n")
@@ -199,7 +199,7 @@ def take_all(size):
 
 directory = tempfile.mkdtemp(prefix="profd-push-")
 state = os.path.join(directory, "state")
-work = subprocess.Popen([f"{PROGRAMS}/split31", "600"], stdout=subprocess.DEVNULL)
+work = subprocess.Popen([f"{PROGRAMS}/split31", LIFE], stdout=subprocess.DEVNULL)
 try:
     receiver = Receiver()
     with Daemon(CONFIG % "1h") as d:
