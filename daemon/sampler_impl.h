@@ -41,7 +41,8 @@ struct cycle_rate {
 /* What an open event had done when it was last looked at. */
 struct event_watch {
         uint64_t ticks, ticked_ns, last_ns, enabled_ns, running_ns;
-        uint64_t since_ns, since_ticks, missed; /* of the clock, since its rate was set */
+        uint64_t since_ns, since_ticks, missed;     /* of the clock, since its rate was set */
+        uint64_t base_ns, base_idle_ns, base_taken; /* at the first look after that; 0: not yet */
 };
 
 /* An event as it is opened, on all CPUs. */
@@ -118,7 +119,10 @@ void sampler_cycles_calibrate(struct sampler *s, uint32_t event, uint32_t cpu, u
 void watch_begin(struct sampler *s, uint32_t event,
                  uint32_t cpu); /* when opened, and when the rate was set */
 void watch_end(struct sampler *s, uint32_t event, uint32_t cpu);
-uint64_t missed_ticks(const struct event_watch *w, uint64_t ticks, uint64_t period_ns, uint64_t now);
+uint64_t missed_ticks(const struct event_watch *w, uint64_t ticks, uint64_t most, uint64_t period_ns,
+                      uint64_t now);
+uint64_t missed_at_most(struct event_watch *w, uint64_t taken, uint64_t idle_ns, uint64_t period_ns,
+                        uint64_t now);
 uint32_t watch_scale(uint64_t enabled_ns, uint64_t running_ns);
 
 /* sampler_drain.c */

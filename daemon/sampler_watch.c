@@ -60,13 +60,31 @@ void watch_end(struct sampler *s, uint32_t event, uint32_t cpu)
         s->event[event].watch[cpu] = (struct event_watch){0};
 }
 
-/* Ticks that should have come since the rate was set and did not; one may be under way. Never less than
- * found before. */
-uint64_t missed_ticks(const struct event_watch *w, uint64_t now_ticks, uint64_t period_ns, uint64_t now)
+/* Ticks that should have come since the rate was set and did not, but for `most`; one may be under way.
+ * Never less than found before. */
+uint64_t missed_ticks(const struct event_watch *w, uint64_t now_ticks, uint64_t most, uint64_t period_ns,
+                      uint64_t now)
 {
         uint64_t expected = (now - w->since_ns) / period_ns, came = now_ticks - w->since_ticks;
+        uint64_t missed = expected > came + 1 ? MIN_OF(expected - came - 1, most) : 0;
 
-        return expected > came + 1 && expected - came - 1 > w->missed ? expected - came - 1 : w->missed;
+        return MAX_OF(missed, w->missed);
+}
+
+/* A tick that an idle CPU did not get is no sample lost (and a virtual machine that is idle gets few): the
+ * busy time says how many there should be. */
+uint64_t missed_at_most(struct event_watch *w, uint64_t taken, uint64_t idle_ns, uint64_t period_ns,
+                        uint64_t now)
+{
+        if (!w->base_ns) {
+                w->base_ns = now;
+                w->base_idle_ns = idle_ns;
+                w->base_taken = taken;
+        }
+        uint64_t passed = now - w->base_ns, idle = idle_ns > w->base_idle_ns ? idle_ns - w->base_idle_ns : 0;
+        uint64_t busy = passed > idle ? (passed - idle) / period_ns : 0, came = taken - w->base_taken;
+
+        return busy > came ? busy - came : 0;
 }
 
 /* 0, or 1 when the event is dead. */
@@ -109,6 +127,15 @@ static bool is_due(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t now
         return e->kind.hardware && ticked;
 }
 
+static void count_missed(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t idle_ns, uint64_t now)
+{
+        struct sampler_open_event *e = &s->event[event];
+        struct event_watch *w = &e->watch[cpu];
+        uint64_t most = missed_at_most(w, s->cpus[cpu].taken[event], idle_ns, e->period[cpu], now);
+
+        w->missed = missed_ticks(w, ticks(s, event, cpu), most, e->period[cpu], now);
+}
+
 static void watch_event(struct sampler *s, uint32_t event, const uint64_t *idle_ns, uint64_t now)
 {
         struct sampler_open_event *e = &s->event[event];
@@ -119,8 +146,7 @@ static void watch_event(struct sampler *s, uint32_t event, const uint64_t *idle_
                 if (is_due(s, event, cpu, now) && look(s, event, cpu, idle_ns[cpu], now))
                         sampler_event_close(s, event, cpu); /* opened again below */
                 else if (e->kind.weight == EVENT_WEIGHT_CLOCK)
-                        e->watch[cpu].missed = missed_ticks(&e->watch[cpu], ticks(s, event, cpu),
-                                                            e->period[cpu], now);
+                        count_missed(s, event, cpu, idle_ns[cpu], now);
         }
 }
 

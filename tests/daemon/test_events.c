@@ -175,12 +175,26 @@ static void test_missed_ticks(void **state)
 {
         struct event_watch w = {.since_ns = 5000, .since_ticks = 40};
 
-        assert_int_equal(missed_ticks(&w, 140, 10000000, 1000005000), 0);
-        assert_int_equal(missed_ticks(&w, 139, 10000000, 1000005000), 0);
-        assert_int_equal(missed_ticks(&w, 130, 10000000, 1000005000), 9);
-        assert_int_equal(missed_ticks(&w, 200, 10000000, 1000005000), 0);
+        assert_int_equal(missed_ticks(&w, 140, UINT64_MAX, 10000000, 1000005000), 0);
+        assert_int_equal(missed_ticks(&w, 139, UINT64_MAX, 10000000, 1000005000), 0);
+        assert_int_equal(missed_ticks(&w, 130, UINT64_MAX, 10000000, 1000005000), 9);
+        assert_int_equal(missed_ticks(&w, 200, UINT64_MAX, 10000000, 1000005000), 0);
+        assert_int_equal(missed_ticks(&w, 130, 4, 10000000, 1000005000), 4);
         w.missed = 20;
-        assert_int_equal(missed_ticks(&w, 130, 10000000, 1000005000), 20);
+        assert_int_equal(missed_ticks(&w, 130, UINT64_MAX, 10000000, 1000005000), 20);
+}
+
+/* 100 Hz, and a CPU that was idle for 0.7 of a second: 30 samples, whatever ticks came. */
+static void test_missed_of_an_idle_cpu(void **state)
+{
+        struct event_watch w = {0};
+
+        assert_int_equal(missed_at_most(&w, 50, 4000000000, 10000000, 1000000000), 0);
+        assert_int_equal(missed_at_most(&w, 50, 5000000000, 10000000, 2000000000), 0);
+        assert_int_equal(missed_at_most(&w, 80, 4700000000, 10000000, 2000000000), 0);
+        assert_int_equal(missed_at_most(&w, 70, 4700000000, 10000000, 2000000000), 10);
+        assert_int_equal(missed_at_most(&w, 50, 4000000000, 10000000, 2000000000), 100);
+        assert_int_equal(missed_at_most(&w, 50, 9000000000, 10000000, 2000000000), 0);
 }
 
 static void test_idle_times(void **state)
@@ -222,10 +236,15 @@ static void test_plan(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                        cmocka_unit_test(test_names),      cmocka_unit_test(test_cpu_lists),
-                        cmocka_unit_test(test_hybrid),     cmocka_unit_test(test_cycle_rate),
-                        cmocka_unit_test(test_idle_times), cmocka_unit_test(test_plan),
-                        cmocka_unit_test(test_scale),      cmocka_unit_test(test_missed_ticks),
+                        cmocka_unit_test(test_names),
+                        cmocka_unit_test(test_cpu_lists),
+                        cmocka_unit_test(test_hybrid),
+                        cmocka_unit_test(test_cycle_rate),
+                        cmocka_unit_test(test_idle_times),
+                        cmocka_unit_test(test_plan),
+                        cmocka_unit_test(test_scale),
+                        cmocka_unit_test(test_missed_ticks),
+                        cmocka_unit_test(test_missed_of_an_idle_cpu),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Other people's readers take our files: Go's pprof package (Debian's golang-github-google-pprof-dev), npm's pprof-format
-# and the schema of npm's speedscope. What is not installed, and cannot be, is skipped and said.
+# Other people's readers take our files: Go's pprof package (Debian's golang-github-google-pprof-dev), npm's pprof-format,
+# npm's speedscope (its schema, and its importer in Chromium). What is not installed, and cannot be, is skipped and said.
 #
 # usage: foreign_readers.sh PROFILE_BENCH EXPORT_CLI
 set -u
@@ -47,6 +47,20 @@ else
 	schema=$(find node_modules/speedscope -name 'file-format-schema*.json' | head -1)
 	expect "the schema of npm's speedscope" "${want#*$'\n'}" \
 		"$(node "$here/check_speedscope.mjs" "$schema" "$work/a.speedscope.json" 2>&1)"
+	# speedscope's page, opened on a file as its command does it: a profile that it has imported names the page
+	imported() {
+		printf 'speedscope.loadFileFromBase64("%s", "%s")' "$(basename "$1")" "$(base64 -w0 "$1")" >"$work/load.js"
+		timeout 240 chromium --headless --no-sandbox --disable-gpu --allow-file-access-from-files --user-data-dir="$work/chromium" \
+			--virtual-time-budget=30000 --dump-dom "file://$(dirname "$schema")/index.html#localProfilePath=$work/load.js" \
+			2>/dev/null | grep -o '<title>[^<]*'
+	}
+	if ! command -v chromium >/dev/null; then
+		skip "npm's speedscope as it imports: there is no chromium"
+	else
+		schema=$(realpath "$schema")
+		expect "npm's speedscope imports its own format" "<title>cpu - speedscope" "$(imported "$work/a.speedscope.json")"
+		expect "and a pprof file" "<title>0.pb.gz - speedscope" "$(imported "$file")"
+	fi
 fi
 
 [ $failed = 0 ] || exit 1
