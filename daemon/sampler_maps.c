@@ -17,7 +17,7 @@
 #define DEFAULT_DRAIN_MS 1000
 #define MIN_MEMORY       (16u << 20)
 #define INDEX_SLOTS      16                           /* of index_line, bpf/scratch.h */
-#define STEP_CACHE       (2048 + 512)                 /* entries for a CPU, bpf/scratch.h */
+#define STEP_CACHE       (1024 + 512)                 /* entries for a CPU, bpf/scratch.h */
 #define STEP_BYTES       (STEP_CACHE * 32 + 2048 * 2) /* with their index */
 #define SEEN_SLOTS       8
 #define STACK_BYTES      400   /* of a new stack in the ring, kernel part included, on average */
