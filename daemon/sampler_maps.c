@@ -11,15 +11,13 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "bpf/lines.h"
 #include "daemon/sampler_impl.h"
 #include "profd.skel.h"
 
 #define DEFAULT_DRAIN_MS 1000
 #define MIN_MEMORY       (16u << 20)
-#define INDEX_SLOTS      16                           /* of index_line, bpf/scratch.h */
-#define STEP_CACHE       (1024 + 512)                 /* entries for a CPU, bpf/scratch.h */
-#define STEP_BYTES       (STEP_CACHE * 32 + 2048 * 2) /* with their index */
-#define SEEN_SLOTS       8
+#define STEP_BYTES       (STEP_CACHE * sizeof(struct step_entry) + sizeof(struct step_index)) /* for a CPU */
 #define STACK_BYTES      400   /* of a new stack in the ring, kernel part included, on average */
 #define MAX_ROWS_PER_CPU 32768 /* fits into a slot of index_line */
 #define LOG_TAIL         3000  /* bytes of the verifier log that are worth a look */
@@ -71,8 +69,8 @@ uint64_t sampler_fixed_bytes(const struct sampler_sizes *z)
         return (uint64_t)z->cpus * sizeof(struct abi_cpu) +
                2ull * z->cpus *
                                (z->rows_per_cpu * sizeof(struct abi_row) +
-                                z->index_lines * INDEX_SLOTS * 4ull) +
-               2ull * z->seen_lines * SEEN_SLOTS * 8 + z->stacks_ring + z->raws_ring +
+                                z->index_lines * sizeof(struct index_line)) +
+               2ull * z->seen_lines * sizeof(struct seen_line) + z->stacks_ring + z->raws_ring +
                (uint64_t)z->processes * (sizeof(struct abi_process) + 8 + HASH_ENTRY_BYTES) +
                (uint64_t)z->mappings * sizeof(struct abi_mapping) + (uint64_t)z->pages * 8 +
                ABI_MAX_RULES * 8ull + (uint64_t)z->cpus * ((32 << 10) + STEP_BYTES); /* scratch */
