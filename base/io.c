@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +25,49 @@ int write_all(int fd, const void *data, size_t n)
                 n -= (size_t)k;
         }
         return 0;
+}
+
+/* A new file; one of this name that a killed writer left behind is removed. */
+static int create_new(const char *path, mode_t mode)
+{
+        int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+        int fd = open(path, flags, mode);
+
+        if (fd < 0 && errno == EEXIST && unlink(path) == 0)
+                fd = open(path, flags, mode);
+        return fd < 0 ? -errno : fd;
+}
+
+/* The name of a file is durable only once its directory is. */
+static int sync_directory_of(const char *path)
+{
+        const char *slash = strrchr(path, '/');
+        _cleanup_free_ char *directory = NULL;
+
+        if (slash)
+                directory = slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+        else
+                directory = strdup(".");
+        if (!directory)
+                return -ENOMEM;
+        _cleanup_close_ int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return fd < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
+int replace_file(const char *path, const char *temporary, mode_t mode, const void *data, size_t n)
+{
+        _cleanup_close_ int fd = create_new(temporary, mode);
+
+        if (fd < 0)
+                return fd;
+        int r = write_all(fd, data, n);
+        if (r == 0 && (fsync(fd) < 0 || rename(temporary, path) < 0))
+                r = -errno;
+        if (r < 0) {
+                unlink(temporary);
+                return r;
+        }
+        return sync_directory_of(path);
 }
 
 int pread_all(int fd, void *data, size_t n, off_t offset)

@@ -14,6 +14,10 @@ int write_all(int fd, const void *data, size_t n);
 /* Reads exactly n bytes at an offset; -ENODATA when the file ends before. */
 int pread_all(int fd, void *data, size_t n, off_t offset);
 
+/* Makes `path` a file with these bytes, whole or not at all, also over a crash: by `temporary`, a name in
+ * the same directory that is nobody else's now, fsync and rename. 0 or -errno. */
+int replace_file(const char *path, const char *temporary, mode_t mode, const void *data, size_t n);
+
 /* Appends the rest of a file to `b`, at most `max` bytes (-EFBIG when there is more). Works on /proc. */
 int read_fd(int fd, size_t max, struct buf *b);
 int read_file(const char *path, size_t max, struct buf *b);

@@ -1,7 +1,6 @@
 #include "profile/pprof.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -200,48 +199,15 @@ int pprof_write(const struct profile *p, bool compress, struct buf *out)
         return r < 0 ? r : gzip_deflate(plain.data, plain.len, GZIP_LEVEL, NULL, out);
 }
 
-/* A new file; one of this name that a killed writer left behind is removed. */
-static int create_new(const char *path)
-{
-        int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-        int fd = open(path, flags, 0666);
-
-        if (fd < 0 && errno == EEXIST && unlink(path) == 0)
-                fd = open(path, flags, 0666);
-        return fd < 0 ? -errno : fd;
-}
-
 int pprof_write_file(const struct profile *p, const char *path)
 {
         _cleanup_buf_ struct buf bytes = {0};
-        _cleanup_free_ char *temporary = NULL, *directory = NULL;
-        const char *slash = strrchr(path, '/');
+        _cleanup_free_ char *temporary = NULL;
 
         int r = pprof_write(p, true, &bytes);
         if (r < 0)
                 return r;
         if (asprintf(&temporary, "%s.tmp-%d", path, (int)gettid()) < 0)
                 return -ENOMEM;
-        if (slash)
-                directory = slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
-        else
-                directory = strdup(".");
-        if (!directory)
-                return -ENOMEM;
-
-        _cleanup_close_ int fd = create_new(temporary);
-        if (fd < 0)
-                return fd;
-        r = write_all(fd, bytes.data, bytes.len);
-        if (r == 0 && (fsync(fd) < 0 || rename(temporary, path) < 0))
-                r = -errno;
-        if (r < 0) {
-                unlink(temporary);
-                return r;
-        }
-        /* The rename itself is durable only once its directory is. */
-        _cleanup_close_ int directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (directory_fd < 0 || fsync(directory_fd) < 0)
-                return -errno;
-        return 0;
+        return replace_file(path, temporary, 0666, bytes.data, bytes.len);
 }

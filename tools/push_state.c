@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,27 +26,14 @@ static int path_in(const struct push_state *s, const char *name, char path[PATH_
         return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
-/* Writes by a temporary name, fsync and rename. */
 static int write_whole(const struct push_state *s, const char *name, const void *data, size_t n)
 {
         char path[PATH_MAX], temporary[PATH_MAX];
-        _cleanup_close_ int fd = -1;
 
         int r = path_in(s, name, path);
         if (r >= 0)
                 r = path_in(s, ".new", temporary);
-        if (r < 0)
-                return r;
-        fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        if (fd < 0)
-                return -errno;
-        r = write_all(fd, data, n);
-        if (r < 0)
-                return r;
-        if (fsync(fd) < 0 || rename(temporary, path) < 0)
-                return -errno;
-        _cleanup_close_ int directory = open(s->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        return directory < 0 || fsync(directory) < 0 ? -errno : 0;
+        return r < 0 ? r : replace_file(path, temporary, 0600, data, n);
 }
 
 static void take_line(struct push_state *s, const char *key, const char *value)
