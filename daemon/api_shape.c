@@ -83,7 +83,7 @@ int api_reduce_labels(const struct profile *p, const char *list, struct profile 
                 if (n == MAX_LABELS)
                         return -E2BIG;
                 keys[n++] = k;
-                numbers = numbers || strcmp(k, "pid") == 0 || strcmp(k, "thread_id") == 0;
+                numbers = numbers || profile_is_process_label(k);
         }
         return profile_reduce_labels(p, keys, n, numbers, ret);
 }

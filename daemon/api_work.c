@@ -28,7 +28,7 @@ static bool wants_processes(const struct api_request *r)
         if (!copy)
                 return true;
         for (char *k = strtok_r(copy, ",", &save); k; k = strtok_r(NULL, ",", &save))
-                if (strcmp(k, "pid") == 0 || strcmp(k, "thread_id") == 0)
+                if (profile_is_process_label(k))
                         return true;
         return false;
 }

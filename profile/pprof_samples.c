@@ -241,7 +241,7 @@ static void drop_processes(struct sample_reader *s)
 
         for (uint32_t i = 0; i < s->n_labels; i++) {
                 const char *key = s->r->p->string[s->labels[i].key];
-                if (strcmp(key, "pid") != 0 && strcmp(key, "thread_id") != 0)
+                if (!profile_is_process_label(key))
                         s->labels[kept++] = s->labels[i];
         }
         s->n_labels = kept;

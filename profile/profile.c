@@ -634,15 +634,19 @@ uint32_t profile_default_type(const struct profile *p)
         return t >= 0 ? (uint32_t)t : p->n_types ? p->n_types - 1 : 0;
 }
 
+const struct profile_label *profile_find_among(const struct profile *p, const struct profile_label *label,
+                                               uint32_t n, const char *key)
+{
+        for (uint32_t i = 0; i < n; i++)
+                if (!strcmp(p->string[label[i].key], key))
+                        return &label[i];
+        return NULL;
+}
+
 const struct profile_label *profile_find_label(const struct profile *p, const struct profile_sample *s,
                                                const char *key)
 {
-        for (uint32_t i = 0; i < s->n_labels; i++) {
-                const struct profile_label *l = &p->label[s->first_label + i];
-                if (!strcmp(p->string[l->key], key))
-                        return l;
-        }
-        return NULL;
+        return s->n_labels ? profile_find_among(p, p->label + s->first_label, s->n_labels, key) : NULL;
 }
 
 bool profile_object_is_kernel(const char *object)

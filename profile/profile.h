@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 
@@ -149,6 +150,16 @@ uint32_t profile_default_type(const struct profile *p);
 /* The label of a sample with this key, NULL when it has none. */
 const struct profile_label *profile_find_label(const struct profile *p, const struct profile_sample *s,
                                                const char *key);
+
+/* The same among n labels, of a sample that is not made yet. */
+const struct profile_label *profile_find_among(const struct profile *p, const struct profile_label *label,
+                                               uint32_t n, const char *key);
+
+/* Labels that tell single processes and threads apart. */
+static inline bool profile_is_process_label(const char *key)
+{
+        return !strcmp(key, "pid") || !strcmp(key, "thread_id");
+}
 
 /* The values of sample i, n_types of them. */
 static inline const int64_t *profile_values(const struct profile *p, uint32_t i)

@@ -94,10 +94,7 @@ struct labels {
 
 static const struct profile_label *find_label(const struct labels *l, const char *key)
 {
-        for (uint32_t i = 0; i < l->n; i++)
-                if (!strcmp(l->p->string[l->label[i].key], key))
-                        return &l->label[i];
-        return NULL;
+        return profile_find_among(l->p, l->label, l->n, key);
 }
 
 static const char *label_text(const struct labels *labels, const char *key)
