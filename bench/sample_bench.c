@@ -27,10 +27,8 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "daemon/sampler.h"
-#include "daemon/tracker.h"
+#include "profd_half.h"
 #include "stackmap.skel.h"
-#include "symbolizer/client.h"
 
 #define STATS_PATH "/proc/sys/kernel/bpf_stats_enabled"
 #define DRAIN_S    5             /* as the daemon does */
@@ -38,9 +36,7 @@
 #define MAX_CPUS   1024
 
 struct bench {
-        struct sampler *sampler;
-        struct tracker *tracker;
-        struct symclient *symbols;
+        struct profd_half profd;
         uint64_t samples, user_frames, kernel_frames, walk[ABI_WALK_MAX];
 };
 
@@ -55,31 +51,18 @@ static int take_row(void *ctx, const struct sample_row *row)
         return 0;
 }
 
-static void take_raw(void *ctx, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n)
-{
-        tracker_defer(((struct bench *)ctx)->tracker, raw, kernel, n);
-}
-
 static int interval(struct bench *b)
 {
         uint64_t end = now_monotonic_ns() + DRAIN_S * NSEC_PER_SEC;
-        int r;
 
         while (now_monotonic_ns() < end) {
-                struct pollfd p[] = {{sampler_fd(b->sampler), POLLIN, 0},
-                                     {tracker_fd(b->tracker), POLLIN, 0},
-                                     {symclient_fd(b->symbols), POLLIN, 0}};
+                struct pollfd p[] = {{sampler_fd(b->profd.sampler), POLLIN, 0},
+                                     {tracker_fd(b->profd.tracker), POLLIN, 0},
+                                     {symclient_fd(b->profd.symbols), POLLIN, 0}};
                 poll(p, 3, 50);
-                tracker_poll(b->tracker);
-                sampler_poll(b->sampler, take_raw, b);
-                symclient_dispatch(b->symbols);
+                profd_half_poll(&b->profd);
         }
-        r = sampler_drain(b->sampler, take_row, take_raw, b);
-        if (r < 0)
-                return r;
-        r = tracker_drain(b->tracker, take_row, b);
-        tracker_drained(b->tracker);
-        return r;
+        return profd_half_drain(&b->profd, take_row, b);
 }
 
 /* Opens the other program's events on each CPU. */
@@ -166,31 +149,6 @@ static int write_number(const char *path, int n)
         return f && fprintf(f, "%d", n) > 0 && !fflush(f) ? 0 : -errno;
 }
 
-static int start(struct bench *b, uint32_t frequency)
-{
-        const char *event = "cpu-clock";
-        struct sampler_config c = {.events = &event,
-                                   .n_events = 1,
-                                   .frequency = frequency,
-                                   .memory = 192 << 20,
-                                   .drain_ms = DRAIN_S * 1000};
-        struct symclient_options options = {0};
-        struct unwind_maps maps;
-        int r = sampler_new(&b->sampler, &c);
-
-        if (r < 0)
-                return r;
-        r = symclient_new(&b->symbols, &options);
-        if (r < 0)
-                return r;
-        sampler_unwind_maps(b->sampler, &maps);
-        r = tracker_new(&b->tracker, &maps, b->symbols, 64 << 20);
-        if (r < 0)
-                return r;
-        r = tracker_start(b->tracker);
-        return r < 0 ? r : sampler_start(b->sampler);
-}
-
 int main(int argc, char **argv)
 {
         uint32_t frequency = argc > 1 ? (uint32_t)atoi(argv[1]) : 99;
@@ -204,7 +162,7 @@ int main(int argc, char **argv)
 
         read_file_i64(STATS_PATH, &stats_before);
         if (!other || frequency < 1 || seconds < 1 || write_number(STATS_PATH, 1) < 0 ||
-            start(&b, frequency) < 0 || start_other(other, frequency) < 0) {
+            profd_half_open(&b.profd, frequency, DRAIN_S * 1000) < 0 || start_other(other, frequency) < 0) {
                 fprintf(stderr, "sample_bench: needs root, BPF and profd-worker\n");
                 return 1;
         }
@@ -212,17 +170,17 @@ int main(int argc, char **argv)
                 n_load = start_load(argv[0], argv[3], load);
         for (int i = 0; i < WARM_UP; i += DRAIN_S)
                 interval(&b);
-        b = (struct bench){b.sampler, b.tracker, b.symbols, 0, 0, 0, {0}};
-        ours = sampler_run_time_ns(b.sampler);
-        sampler_stats(b.sampler, begin);
+        b = (struct bench){.profd = b.profd};
+        ours = sampler_run_time_ns(b.profd.sampler);
+        sampler_stats(b.profd.sampler, begin);
         program_stats(bpf_program__fd(other->progs.stackmap), &ns0, &runs0);
         for (int i = 0; i < seconds; i += DRAIN_S) {
                 r = interval(&b);
                 if (r < 0)
                         return 1;
         }
-        ours = sampler_run_time_ns(b.sampler) - ours;
-        sampler_stats(b.sampler, end);
+        ours = sampler_run_time_ns(b.profd.sampler) - ours;
+        sampler_stats(b.profd.sampler, end);
         program_stats(bpf_program__fd(other->progs.stackmap), &ns1, &runs1);
         for (int i = 0; i < ABI_STAT_MAX; i++)
                 end[i] -= begin[i];
@@ -251,8 +209,6 @@ int main(int argc, char **argv)
                (double)(ns1 - ns0) / (double)(runs1 - runs0) / 1000,
                (double)ours / (double)(end[ABI_STAT_TAKEN] + end[ABI_STAT_IDLE]) /
                                ((double)(ns1 - ns0) / (double)(runs1 - runs0)));
-        tracker_free(b.tracker);
-        symclient_free(b.symbols);
-        sampler_free(b.sampler);
+        profd_half_close(&b.profd);
         return 0;
 }

@@ -22,12 +22,10 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
-#include "daemon/sampler.h"
-#include "daemon/tracker.h"
 #include "empty.skel.h"
+#include "profd_half.h"
 #include "slowdown_job.h"
 #include "stackmap.skel.h"
-#include "symbolizer/client.h"
 
 #define CHUNK_NS (30 * NSEC_PER_MSEC)
 #define WARM_UP  30 /* pairs of each tool, in which tables are built */
@@ -39,13 +37,6 @@ struct events {
         int n;
 };
 
-struct profd {
-        struct sampler *sampler;
-        struct tracker *tracker;
-        struct symclient *symbols;
-        uint64_t samples;
-};
-
 /* perf record with its control and acknowledgement pipes. */
 struct perf {
         pid_t pid;
@@ -55,7 +46,7 @@ struct perf {
 struct bench {
         uint32_t frequency, steps;
         struct events empty, stackmap;
-        struct profd profd;
+        struct profd_half profd;
         struct perf perf_fp, perf_dwarf;
 };
 
@@ -85,56 +76,20 @@ static int events_switch(const struct events *e, bool on)
         return 0;
 }
 
-static int take_row(void *ctx, const struct sample_row *row)
+static int no_row(void *ctx, const struct sample_row *row)
 {
-        ((struct profd *)ctx)->samples += row->samples;
         return 0;
 }
 
-static void take_raw(void *ctx, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n)
-{
-        tracker_defer(((struct profd *)ctx)->tracker, raw, kernel, n);
-}
-
-static int profd_open(struct profd *p)
-{
-        const char *event = "cpu-clock";
-        struct sampler_config c = {.events = &event, .n_events = 1, .frequency = 1, .memory = 192 << 20};
-        struct symclient_options options = {0};
-        struct unwind_maps maps;
-        int r = sampler_new(&p->sampler, &c);
-
-        if (r < 0)
-                return r;
-        r = symclient_new(&p->symbols, &options);
-        if (r < 0)
-                return r;
-        sampler_unwind_maps(p->sampler, &maps);
-        r = tracker_new(&p->tracker, &maps, p->symbols, 64 << 20);
-        if (r < 0)
-                return r;
-        r = tracker_start(p->tracker);
-        return r < 0 ? r : sampler_start(p->sampler);
-}
-
 /* What the daemon does at its leisure, done between the chunks. */
-static int profd_turn(struct profd *p)
+static int profd_turn(struct profd_half *p)
 {
-        int r;
-
-        tracker_poll(p->tracker);
-        sampler_poll(p->sampler, take_raw, p);
-        symclient_dispatch(p->symbols);
-        r = sampler_drain(p->sampler, take_row, take_raw, p);
-        if (r < 0)
-                return r;
-        r = tracker_drain(p->tracker, take_row, p);
-        tracker_drained(p->tracker);
-        return r;
+        profd_half_poll(p);
+        return profd_half_drain(p, no_row, NULL);
 }
 
 /* Its events stay open: one tick a second is as good as none. */
-static int profd_switch(struct profd *p, bool on, uint32_t frequency)
+static int profd_switch(struct profd_half *p, bool on, uint32_t frequency)
 {
         if (!on) {
                 int r = profd_turn(p);
@@ -300,7 +255,7 @@ int main(int argc, char **argv)
         if (!quotients || !empty || !stackmap ||
             events_open(&b.empty, b.frequency, bpf_program__fd(empty->progs.empty)) < 0 ||
             events_open(&b.stackmap, b.frequency, bpf_program__fd(stackmap->progs.stackmap)) < 0 ||
-            profd_open(&b.profd) < 0) {
+            profd_half_open(&b.profd, 1, 0) < 0) {
                 fprintf(stderr, "slowdown: needs root, BPF and profd-worker\n");
                 return 1;
         }
@@ -333,8 +288,6 @@ int main(int argc, char **argv)
                         print_tool((enum tool)t, quotients + (size_t)t * (size_t)pairs, pairs);
         perf_close(&b.perf_fp);
         perf_close(&b.perf_dwarf);
-        tracker_free(b.profd.tracker);
-        symclient_free(b.profd.symbols);
-        sampler_free(b.profd.sampler);
+        profd_half_close(&b.profd);
         return 0;
 }
