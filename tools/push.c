@@ -117,11 +117,13 @@ static void well(struct push *p)
 }
 
 /* A GET to profd. */
-static enum turn ask(struct push *p, const char *path, uint64_t max, struct http_reply *ret)
+static enum turn ask(struct push *p, const char *path, struct http_reply *ret)
 {
         _cleanup_buf_ struct buf error = {0};
-        const struct http_request request = {
-                        .path = path, .timeout_ns = WINDOW_TIMEOUT, .max_bytes = max, .error = &error};
+        const struct http_request request = {.path = path,
+                                             .timeout_ns = WINDOW_TIMEOUT,
+                                             .max_bytes = MAX_WINDOW_BYTES,
+                                             .error = &error};
 
         if (http_get(&p->q.target, &request, ret) != 0)
                 return later(p, buf_text(&error));
@@ -188,7 +190,7 @@ static enum turn send_window(struct push *p, struct json_object *w)
         struct push_state *s = &p->state;
 
         buf_addf(&path, "/api/v1/windows/%s", id);
-        enum turn t = ask(p, buf_text(&path), MAX_WINDOW_BYTES, &reply);
+        enum turn t = ask(p, buf_text(&path), &reply);
         if (t != TURN_DONE)
                 return t;
         _cleanup_buf_ struct buf body = reply.body;
@@ -238,7 +240,7 @@ static enum turn send_page(struct push *p, bool *ret_more)
                 buf_addf(&path, "&after=%s", p->state.after);
         else
                 buf_addf(&path, "&since=%" PRIu64, (uint64_t)(p->state.since_ns / NSEC_PER_SEC));
-        enum turn t = ask(p, buf_text(&path), MAX_WINDOW_BYTES, &reply);
+        enum turn t = ask(p, buf_text(&path), &reply);
         if (t != TURN_DONE)
                 return t;
         page = json_tokener_parse(buf_text(&reply.body));
