@@ -159,6 +159,24 @@ void help_server_close(struct help_server *h)
         help_remove(h->dir);
 }
 
+int help_set_up(void **state)
+{
+        struct help_server *h = calloc(1, sizeof(*h));
+
+        help_server_open(h);
+        *state = h;
+        return help_server_start(h);
+}
+
+int help_tear_down(void **state)
+{
+        struct help_server *h = *state;
+
+        help_server_close(h);
+        free(h);
+        return 0;
+}
+
 const struct api_collect *help_last(const struct help_server *h)
 {
         return atomic_load(&h->collected) ? &h->last : NULL; /* counted after it was written */

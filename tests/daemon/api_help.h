@@ -38,6 +38,10 @@ void help_server_open(struct help_server *h); /* directory and store, with windo
 int help_server_start(struct help_server *h); /* config may be changed between the two */
 void help_server_close(struct help_server *h);
 
+/* cmocka's fixtures: a server as it is by default, `*state` being its help_server. */
+int help_set_up(void **state);
+int help_tear_down(void **state);
+
 /* The newest collection asked for; its texts are gone. */
 const struct api_collect *help_last(const struct help_server *h);
 

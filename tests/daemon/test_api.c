@@ -21,24 +21,6 @@
 #define SECRET_UID 1001
 #define GROUP      54321 /* of nobody */
 
-static int set_up(void **state)
-{
-        struct help_server *h = calloc(1, sizeof(*h));
-
-        help_server_open(h);
-        *state = h;
-        return help_server_start(h);
-}
-
-static int tear_down(void **state)
-{
-        struct help_server *h = *state;
-
-        help_server_close(h);
-        free(h);
-        return 0;
-}
-
 static struct profile *body_profile(const struct help_reply *r)
 {
         struct profile *p = NULL;
@@ -538,7 +520,7 @@ static void test_a_socket_left_by_a_kill_is_replaced(void **state)
 
 int main(void)
 {
-#define API_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define API_TEST(f) cmocka_unit_test_setup_teardown(f, help_set_up, help_tear_down)
         const struct CMUnitTest tests[] = {
                         API_TEST(test_paths),
                         API_TEST(test_health_says_why),
@@ -557,7 +539,7 @@ int main(void)
                         API_TEST(test_a_user_gets_not_a_byte_of_another),
                         API_TEST(test_a_user_gets_all_of_their_own),
                         cmocka_unit_test_setup_teardown(test_members_of_the_group_see_all, set_up_group,
-                                                        tear_down),
+                                                        help_tear_down),
                         API_TEST(test_two_servers_do_not_share_a_socket),
                         API_TEST(test_a_socket_left_by_a_kill_is_replaced),
         };

@@ -19,24 +19,6 @@
 
 #define OPEN_UID 1000
 
-static int set_up(void **state)
-{
-        struct help_server *h = calloc(1, sizeof(*h));
-
-        help_server_open(h);
-        *state = h;
-        return help_server_start(h);
-}
-
-static int tear_down(void **state)
-{
-        struct help_server *h = *state;
-
-        help_server_close(h);
-        free(h);
-        return 0;
-}
-
 static void wait_for(atomic_uint *counter, unsigned value)
 {
         for (int i = 0; i < 2000 && atomic_load(counter) != value; i++)
@@ -363,7 +345,7 @@ static void test_a_request_that_drips_is_cut_off(void **state)
 
 int main(void)
 {
-#define LIMITS_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define LIMITS_TEST(f) cmocka_unit_test_setup_teardown(f, help_set_up, help_tear_down)
         const struct CMUnitTest tests[] = {
                         LIMITS_TEST(test_collections_of_one_client_are_bounded),
                         LIMITS_TEST(test_collections_of_all_clients_are_bounded),

@@ -317,42 +317,38 @@ static void test_they_count_as_size(void **state)
         assert_int_equal(after.windows, before.windows);
 }
 
+/* Three minutes from `first` on, each with half as many samples that differ by a label as an answer may
+ * have. */
+static void put_wide_windows(struct fixture *f, int first, const char *label)
+{
+        const int64_t one[] = {1, 10};
+
+        for (int w = first; w < first + 3; w++) {
+                _cleanup_profile_ struct profile *p = help_profile(DAY + 86400 + (uint64_t)w * 60, 60, 4, 1);
+                uint32_t key = (uint32_t)profile_string(p, label);
+                for (uint32_t i = 0; i < STORE_MAX_ROWS / 2; i++) {
+                        const struct profile_label l = {.key = key, .num = w * 10000000 + i};
+                        assert_int_equal(profile_sample_at(p, 0, (uint32_t)profile_label_set(p, &l, 1), one),
+                                         0);
+                }
+                assert_int_equal(store_put(f->store, p), 0);
+        }
+}
+
 /* More samples that differ than an answer may have: first the labels of processes go, said in the ledger. */
 static void test_answers_are_bounded(void **state)
 {
         struct fixture *f = *state;
         _cleanup_profile_ struct profile *got = NULL, *folded = NULL;
-        const int64_t one[] = {1, 10};
-        int64_t stack = 0;
 
-        for (int w = 0; w < 3; w++) {
-                _cleanup_profile_ struct profile *p = help_profile(DAY + 86400 + (uint64_t)w * 60, 60, 4, 1);
-                uint32_t pid = (uint32_t)profile_string(p, "pid");
-                for (uint32_t i = 0; i < STORE_MAX_ROWS / 2; i++) {
-                        const struct profile_label l = {.key = pid, .num = w * 10000000 + i};
-                        assert_int_equal(profile_sample_at(p, (uint32_t)stack,
-                                                           (uint32_t)profile_label_set(p, &l, 1), one),
-                                         0);
-                }
-                assert_int_equal(store_put(f->store, p), 0);
-        }
+        put_wide_windows(f, 0, "pid");
         assert_int_equal(store_query(f->store, (DAY + 86400) * SEC, INT64_MAX, NULL, true, &got), 0);
         assert_non_null(profile_ledger(got, STORE_LEFT_OUT));
         assert_true(got->n_samples < 100);
         int64_t samples = help_sum(got, "samples");
         assert_true(samples > 3 * (int64_t)(STORE_MAX_ROWS / 2));
         /* The same with labels that stay: what is left is counted. */
-        for (int w = 3; w < 6; w++) {
-                _cleanup_profile_ struct profile *p = help_profile(DAY + 86400 + (uint64_t)w * 60, 60, 4, 1);
-                uint32_t uid = (uint32_t)profile_string(p, "uid");
-                for (uint32_t i = 0; i < STORE_MAX_ROWS / 2; i++) {
-                        const struct profile_label l = {.key = uid, .num = w * 10000000 + i};
-                        assert_int_equal(profile_sample_at(p, (uint32_t)stack,
-                                                           (uint32_t)profile_label_set(p, &l, 1), one),
-                                         0);
-                }
-                assert_int_equal(store_put(f->store, p), 0);
-        }
+        put_wide_windows(f, 3, "uid");
         assert_int_equal(store_query(f->store, (DAY + 86400) * SEC, INT64_MAX, NULL, true, &folded), 0);
         assert_true(folded->n_samples <= STORE_MAX_ROWS);
         assert_true(profile_ledger_count(folded, "folded.samples", 0) > 0);

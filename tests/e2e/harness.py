@@ -5,6 +5,7 @@ import http.client
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import socket
@@ -297,6 +298,20 @@ class Profile:
 
     def count(self, where=lambda s: True):
         return sum(s.values["samples"] for s in self.samples if where(s))
+
+
+def go_top(path, home, *options):
+    """Own and cumulative samples of each function, as `go tool pprof` counts them in a file."""
+    top = subprocess.run(["go", "tool", "pprof", "-top", *options, "-sample_index=samples", "-nodecount=100000",
+                          "-nodefraction=0", path], capture_output=True, text=True, check=True,
+                         env={**os.environ, "HOME": home})
+    counts = {}
+    for line in top.stdout.splitlines():
+        m = re.match(r"\s*(\d+)\s+\S+%\s+\S+%\s+(\d+)\s+\S+%\s+(.*)", line)
+        if m:
+            name = re.sub(r" \((partial-)?inline\)$", "", m.group(3))
+            counts[name] = (counts.get(name, (0, 0))[0] + int(m.group(1)), int(m.group(2)))
+    return counts
 
 
 def of_pid(pid):

@@ -5,7 +5,7 @@ import shutil
 import socket
 import subprocess
 
-from harness import LIFE, PROGRAMS, Daemon, Work, check, skip
+from harness import LIFE, PROGRAMS, Daemon, Work, check, go_top, skip
 
 TOKEN = "of-the-fleet-0123456789"
 
@@ -39,14 +39,7 @@ with d, Work([f"{PROGRAMS}/split31", LIFE]):
                        capture_output=True, text=True, check=False)
     check(r.returncode == 0 and os.path.getsize(raw) > 0, f"go tool pprof pulls from a running profd {r.stderr[-300:]}")
 
-    top = subprocess.run(["go", "tool", "pprof", "-top", "-symbolize=none", "-sample_index=samples", "-nodecount=100000",
-                          "-nodefraction=0", raw], env=env, capture_output=True, text=True, check=True)
-    theirs = {}
-    for line in top.stdout.splitlines():
-        m = re.match(r"\s*(\d+)\s+\S+%\s+\S+%\s+(\d+)\s+\S+%\s+(.*)", line)
-        if m:
-            name = re.sub(r" \((partial-)?inline\)$", "", m.group(3))
-            theirs[name] = theirs.get(name, 0) + int(m.group(1))
+    theirs = {name: own for name, (own, _) in go_top(raw, d.dir, "-symbolize=none").items()}
     total = sum(theirs.values())
     check(total > 100 and any("hot_three" in n for n in theirs), f"it sees {total} samples of {len(theirs)} functions")
 

@@ -1,14 +1,11 @@
 """SIGTERM loses nothing, SIGKILL at most the current window; stored files stay as they are; go tool pprof reads
 them and agrees with profctl."""
 import hashlib
-import json
 import os
-import re
 import shutil
 import signal
-import subprocess
 
-from harness import LIFE, PROGRAMS, Daemon, Profile, Work, check, has, of_pid, wait_until
+from harness import LIFE, PROGRAMS, Daemon, Profile, Work, check, go_top, has, of_pid, wait_until
 
 CONFIG = "[Sampling]\nFrequency=199\nEvents=cycles\n[Store]\nWindow=5s\n[Limits]\nCpu=50%\n"
 
@@ -53,20 +50,12 @@ with Daemon(CONFIG) as d, Work([f"{PROGRAMS}/split31", LIFE]) as work:
     work.stop()
 
     # an independent reader agrees on every function
-    go = shutil.which("go")
-    if not go:
+    if not shutil.which("go"):
         print("skipped in part: no go tool to compare with (Debian: golang-go)")
     else:
         name = max(d.windows(), key=lambda n: os.path.getsize(os.path.join(d.state, n)))
         path = os.path.join(d.state, name)
-        top = subprocess.run([go, "tool", "pprof", "-top", "-sample_index=samples", "-nodecount=100000", "-nodefraction=0",
-                              path], capture_output=True, text=True, check=True, env={**os.environ, "HOME": d.dir})
-        theirs = {}
-        for line in top.stdout.splitlines():
-            m = re.match(r"\s*(\d+)\s+\S+%\s+\S+%\s+(\d+)\s+\S+%\s+(.*)", line)
-            if m:
-                fn = m.group(3).replace(" (inline)", "").replace(" (partial-inline)", "")
-                theirs[fn] = (theirs.get(fn, (0, 0))[0] + int(m.group(1)), int(m.group(2)))
+        theirs = go_top(path, d.dir)
         p = read(d, name)
         mine = {}
         for s in p.samples:
