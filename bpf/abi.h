@@ -7,7 +7,7 @@
 
 #include "symbolizer/unwind_format.h"
 
-#define PROFD_ABI_VERSION 1
+#define PROFD_ABI_VERSION 2
 
 #define ABI_MAX_FRAMES        512 /* of user space, after which a stack is folded in the middle */
 #define ABI_MAX_KERNEL_FRAMES 127 /* perf's own limit (kernel.perf_event_max_stack) */
@@ -102,16 +102,28 @@ struct abi_registers {
         uint64_t reg[16];
 };
 
-/* A record in the `raws` ring: a sample whose walk has to wait for a table, finished in user space. */
-#define ABI_RAW_STACK (16 * 1024)
+/* A record in the `raws` ring: a sample whose walk has to wait for a table, finished in user space.
+ *
+ * Of a stack that is larger than what is copied there are the two ends: a frame of half a megabyte has few
+ * others above it. A sample with much stack comes in several records, of one CPU and one time, all but the
+ * last with `more`; each continues the pieces where the one before ended. */
+#define ABI_RAW_LEAF    (64 * 1024)
+#define ABI_RAW_ROOT    (64 * 1024)
+#define ABI_RAW_PART    (16 * 1024) /* of stack in one record */
+#define ABI_RAW_RETURNS 8           /* probes on the return of functions, one in the other */
 struct abi_raw {
         struct abi_key key; /* user_stack 0 */
         uint64_t weight;
         uint64_t time_ns; /* monotonic, to be compared with the mapping records */
         uint64_t stamp;   /* of the memory map, see abi_process */
         struct abi_registers registers;
-        uint32_t epoch;
-        uint32_t len; /* bytes of stack that follow, from registers.sp upwards */
+        uint64_t code;                     /* 8 bytes at registers.ip; 0: not readable */
+        uint64_t probed;                   /* the instruction whose copy in [uprobes] is stepped; 0: none */
+        uint64_t returns[ABI_RAW_RETURNS]; /* what return trampolines stand for, innermost first; 0: none */
+        uint64_t leaf, root;         /* addresses of the two pieces of stack, or of what is here of them */
+        uint32_t leaf_len, root_len; /* their bytes, which follow */
+        uint32_t epoch, cpu;
+        uint32_t more, pad;
         uint8_t stack[];
 };
 

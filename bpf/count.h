@@ -17,7 +17,6 @@
 
 #include "bpf/scratch.h"
 
-#define RAW_CHUNK  1024
 #define RING_TRIES 3 /* in NMI a ring that another CPU holds is not waited for */
 
 static __always_inline void bump(struct abi_cpu *cpu, uint32_t stat, uint64_t n)
@@ -102,14 +101,140 @@ __noinline int send_kernel_stack(void)
 
 /* argc, which _start pops, and some */
 #define STACK_END_ROOM 64
+/* A stack is not larger: what lies further up is another one. */
+#define STACK_MAX (64ull << 20)
+/* With less room in the ring only so much of a stack is copied, so that more samples find some. */
+#define RAW_LEAF_SHORT (8 * 1024)
+#define RED_ZONE       128 /* below sp, System V ABI for x86-64 */
 
-/* Hands registers and stack of the sample to user space. 0 when it is in the ring. */
+/* Where the stack ends that sp is on. The main thread's: where its program began; above its first frame it
+ * has arguments and environment, kilobytes of them. Another thread's: at its control block, to which the
+ * thread pointer points and which C libraries put there. */
+static __always_inline uint64_t find_stack_end(struct scratch *s)
+{
+        struct task_struct *task = (void *)bpf_get_current_task();
+        uint64_t sp = s->registers.sp, end = s->stack_end + STACK_END_ROOM, block = 0;
+
+        if (end < sp)
+                end = ~0ull;
+        if (bpf_core_field_exists(task->thread.fsbase))
+                block = BPF_CORE_READ(task, thread.fsbase);
+        else if (bpf_core_field_exists(task->thread.uw.tp_value))
+                block = BPF_CORE_READ(task, thread.uw.tp_value);
+        return block > sp && block < end ? block : end;
+}
+
+static __always_inline struct raw_scratch *get_raw_scratch(void)
+{
+        uint32_t zero = 0;
+        return bpf_map_lookup_elem(&raw_scratches, &zero);
+}
+
+/* Sends the record, and begins the next where it ended. */
+static __always_inline int send_raw(struct raw_scratch *r, uint32_t more)
+{
+        uint32_t len = r->len;
+
+        r->raw.more = more;
+        asm volatile("" : "+r"(len));
+        if (len > ABI_RAW_PART)
+                return -1;
+        /* At a quarter: on a host with more work than CPUs the daemon may have to wait for one. */
+        if (bpf_ringbuf_output(&raws, &r->raw, sizeof(r->raw) + len, ring_flags(&raws, raws_size / 4)))
+                return -1;
+        r->raw.leaf += r->raw.leaf_len;
+        r->raw.root += r->raw.root_len;
+        r->len = r->raw.leaf_len = r->raw.root_len = 0;
+        return 0;
+}
+
+/* Copies what is next of the piece of stack, not across a page. Nonzero at its end, or at a page that is not
+ * present; but in front of the piece such pages are left out: a new frame may have moved sp into some that
+ * nothing has touched yet. */
+__noinline int copy_chunk(void)
+{
+        struct raw_scratch *r = get_raw_scratch();
+        uint64_t at, left;
+        uint32_t n, len;
+
+        if (!r)
+                return 1;
+        if (r->len > ABI_RAW_PART - RAW_CHUNK && send_raw(r, 1))
+                return 1;
+        at = r->at;
+        left = r->end - at;
+        len = r->len;
+        n = RAW_CHUNK - (at & (RAW_CHUNK - 1));
+        if (n > left)
+                n = left;
+        /* Behind the barrier, so that 5.10's verifier sees the bounds on the very registers. */
+        asm volatile("" : "+r"(n), "+r"(len));
+        if (!n || n > RAW_CHUNK || len > ABI_RAW_PART - RAW_CHUNK)
+                return 1;
+        r->at = at + n;
+        if (bpf_probe_read_user(&r->stack[len], n, (void *)at)) {
+                if (r->begun)
+                        return 1;
+                if (r->root)
+                        r->raw.root = at + n;
+                else
+                        r->raw.leaf = at + n;
+                return 0;
+        }
+        r->begun = 1;
+        r->len = len + n;
+        if (r->root)
+                r->raw.root_len += n;
+        else
+                r->raw.leaf_len += n;
+        return 0;
+}
+
+/* Copies [begin, end) of user memory, or what is present of it, and sends what does not fit. */
+static __always_inline void copy_piece(struct raw_scratch *r, uint64_t begin, uint64_t end, uint32_t max)
+{
+        r->at = begin;
+        r->end = end;
+        r->begun = 0;
+        for (uint32_t i = 0; i <= max / RAW_CHUNK; i++)
+                if (copy_chunk())
+                        break;
+}
+
+/* The stack of the sample, whole or its two ends. */
+static __always_inline void copy_stack(struct scratch *s, struct raw_scratch *r)
+{
+        uint64_t sp = s->registers.sp, end = find_stack_end(s), leaf, leaf_end, root;
+
+        /* Registers that were just taken from below sp are there still, and unwind information says so. */
+        leaf = sp - RED_ZONE;
+        if ((leaf ^ sp) & ~(uint64_t)(RAW_CHUNK - 1))
+                leaf = sp & ~(uint64_t)(RAW_CHUNK - 1);
+        leaf_end = leaf + ABI_RAW_LEAF;
+        if (bpf_ringbuf_query(&raws, BPF_RB_AVAIL_DATA) > raws_size / 2)
+                leaf_end = leaf + RAW_LEAF_SHORT;
+        if (leaf_end > end)
+                leaf_end = end;
+        r->raw.leaf = leaf;
+        r->raw.root = end;
+        r->raw.leaf_len = r->raw.root_len = r->len = 0;
+        r->root = 0;
+        copy_piece(r, leaf, leaf_end, ABI_RAW_LEAF);
+        if (leaf_end == end || end - sp > STACK_MAX)
+                return;
+        root = end - ABI_RAW_ROOT;
+        if (root < leaf_end)
+                root = leaf_end;
+        r->raw.root = root;
+        r->root = 1;
+        copy_piece(r, root, end, ABI_RAW_ROOT);
+}
+
+/* Hands registers and stack of the sample to user space. 0 when all of it is in the ring. */
 __noinline int defer_sample(void)
 {
         struct scratch *s = get_scratch();
-        uint32_t zero = 0, len = 0;
-        struct raw_scratch *r = bpf_map_lookup_elem(&raw_scratches, &zero);
-        uint64_t address, end;
+        struct raw_scratch *r = get_raw_scratch();
 
         if (!s || !r)
                 return -1;
@@ -120,32 +245,12 @@ __noinline int defer_sample(void)
         r->raw.stamp = s->stamp;
         r->raw.registers = s->registers;
         r->raw.epoch = s->epoch;
-
-        address = s->registers.sp;
-        /* Above its first frame, a main thread's stack has arguments and environment, kilobytes of them. */
-        end = s->stack_end + STACK_END_ROOM;
-        if (end < address)
-                end = ~0ull; /* another stack */
-        /* In pieces that do not cross a page: one that is not present ends it, and takes nothing with it. */
-        for (int i = 0; i <= ABI_RAW_STACK / RAW_CHUNK; i++) {
-                uint64_t left = end - address;
-                uint32_t n = RAW_CHUNK - (address & (RAW_CHUNK - 1));
-                if (n > left)
-                        n = left;
-                /* Behind the barrier, so that 5.10's verifier sees the bounds on the very register. */
-                asm volatile("" : "+r"(n));
-                if (!n || len > ABI_RAW_STACK - RAW_CHUNK || n > RAW_CHUNK)
-                        break;
-                if (bpf_probe_read_user(&r->stack[len], n, (void *)address))
-                        break;
-                len += n;
-                address += n;
-        }
-        r->raw.len = len;
-        if (len > ABI_RAW_STACK)
-                return -1;
-        /* At a quarter: on a host with more work than CPUs the daemon may have to wait for one. */
-        return bpf_ringbuf_output(&raws, r, sizeof(r->raw) + len, ring_flags(&raws, raws_size / 4)) ? -1 : 0;
+        r->raw.cpu = s->cpu;
+        if (bpf_probe_read_user(&r->raw.code, sizeof(r->raw.code), (void *)s->registers.ip))
+                r->raw.code = 0;
+        read_uprobes(&r->raw.probed, r->raw.returns);
+        copy_stack(s, r);
+        return send_raw(r, 0);
 }
 
 static __always_inline uint64_t key_hash(const struct abi_key *key)

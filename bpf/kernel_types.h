@@ -26,6 +26,13 @@ struct uprobe_task {
         struct return_instance *return_instances;
 };
 
+struct thread_struct {
+        unsigned long fsbase; /* x86-64 */
+        struct {
+                unsigned long tp_value; /* aarch64 */
+        } uw;
+};
+
 struct task_struct {
         unsigned int flags;
         void *stack;
@@ -36,6 +43,7 @@ struct task_struct {
         struct task_struct *group_leader;
         uint64_t start_boottime;
         struct uprobe_task *utask;
+        struct thread_struct thread;
 };
 
 struct pt_regs {

@@ -192,9 +192,17 @@ struct {
         __type(value, struct scratch);
 } scratches SEC(".maps");
 
+/* A record of a deferred sample, as it is put together. A whole chunk fits behind all that is sent for less.
+ */
+#define RAW_CHUNK 4096
 struct raw_scratch {
+        uint64_t at, end; /* of the piece of stack: what is next */
+        uint32_t len;     /* bytes of stack in the record */
+        uint8_t root;     /* which piece it is */
+        uint8_t begun;    /* something of it was copied */
+        uint16_t pad;
         struct abi_raw raw;
-        uint8_t stack[ABI_RAW_STACK];
+        uint8_t stack[ABI_RAW_PART];
 };
 struct {
         __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -26,8 +26,9 @@ struct unwind_walk {
         uint32_t flags;             /* ABI_MAPPING_* of the code at ip */
         uint8_t leaf;               /* ip is of an interrupted instruction, not a return address */
         uint8_t bx_known;
-        uint8_t by_fp; /* ip was found by a frame pointer that nothing vouches for */
-        uint8_t defer; /* ended for want of a table that is on its way */
+        uint8_t by_fp;    /* ip was found by a frame pointer that nothing vouches for */
+        uint8_t defer;    /* ended for want of a table that is on its way */
+        uint8_t unmapped; /* ended at an address outside every mapping: perhaps of one that is new */
 };
 
 /* 8 bytes of user memory, near the last read as a rule. 0, or nonzero when they cannot be read. */
@@ -79,6 +80,7 @@ UNWIND_INLINE void unwind_begin(struct unwind_walk *w)
         w->bx_known = 1;
         w->by_fp = 0;
         w->defer = 0;
+        w->unmapped = 0;
         w->mapping.start = w->mapping.end = 0;
 }
 
@@ -241,6 +243,7 @@ UNWIND_INLINE int unwind_locate(struct unwind_walk *w, uint64_t *ret_frame, uint
                 }
                 if (w->leaf) /* elsewhere it is no address of code, and naming it would invent a caller */
                         unwind_emit(w, ABI_FRAME(0, pc));
+                w->unmapped = 1;
                 return unwind_end(w, w->by_fp ? ABI_WALK_FP_END : ABI_WALK_NO_MAPPING);
         }
         w->flags = w->mapping.flags;

@@ -112,10 +112,30 @@ UNWIND_INLINE uint64_t unwind_find_rule(struct unwind_walk *w, uint64_t pc)
         return value ? *value : UNWIND_NONE;
 }
 
-#define MAX_RETURN_INSTANCES 8
-
 /* Instructions that carry a probe are stepped in [uprobes], and a probe on a function's return puts an
- * address there in place of the return address; the task keeps the real ones, innermost first. */
+ * address there in place of the return address; the task keeps the real ones, innermost first. 0 where there
+ * is none. */
+static __always_inline void read_uprobes(uint64_t *ret_probed, uint64_t ret_returns[ABI_RAW_RETURNS])
+{
+        struct task_struct *task = (void *)bpf_get_current_task();
+        struct return_instance *ri = NULL;
+        struct uprobe_task *utask = NULL;
+
+        *ret_probed = 0;
+        if (bpf_core_field_exists(task->utask) && bpf_core_field_exists(utask->return_instances))
+                utask = BPF_CORE_READ(task, utask);
+        if (utask) {
+                if (bpf_core_field_exists(utask->vaddr))
+                        *ret_probed = BPF_CORE_READ(utask, vaddr);
+                ri = BPF_CORE_READ(utask, return_instances);
+        }
+        for (uint32_t i = 0; i < ABI_RAW_RETURNS; i++) {
+                ret_returns[i] = ri ? BPF_CORE_READ(ri, orig_ret_vaddr) : 0;
+                if (ri)
+                        ri = BPF_CORE_READ(ri, next);
+        }
+}
+
 UNWIND_INLINE uint64_t unwind_uprobe(struct unwind_walk *w)
 {
         struct task_struct *task = (void *)bpf_get_current_task();
@@ -130,7 +150,7 @@ UNWIND_INLINE uint64_t unwind_uprobe(struct unwind_walk *w)
         if (w->leaf)
                 return bpf_core_field_exists(utask->vaddr) ? BPF_CORE_READ(utask, vaddr) : 0;
         ri = BPF_CORE_READ(utask, return_instances);
-        for (uint32_t i = 0; i < MAX_RETURN_INSTANCES; i++) {
+        for (uint32_t i = 0; i < ABI_RAW_RETURNS; i++) {
                 if (!ri)
                         return 0;
                 if (i == w->uprobes)
@@ -342,7 +362,7 @@ __noinline int walk_user(void)
                 if (walk_step())
                         break;
         how = s->walk.walk;
-        s->defer = s->walk.defer || (how == ABI_WALK_NO_MAPPING && !s->settled);
+        s->defer = s->walk.defer || (s->walk.unmapped && !s->settled);
         s->user.head.n = s->walk.n;
         if (s->walk.n > ABI_MAX_FRAMES) {
                 fold();

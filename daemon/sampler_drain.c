@@ -35,7 +35,10 @@ static int take_raw(void *ctx, void *data, size_t size)
         const uint64_t *kernel = NULL;
         uint32_t n = 0;
 
-        if (size < sizeof(*raw) || size < sizeof(*raw) + raw->len)
+        if (size < sizeof(*raw) || size < sizeof(*raw) + raw->leaf_len + raw->root_len)
+                return 0;
+        raw = raw_parts_add(&s->parts, raw);
+        if (!raw)
                 return 0;
         if (raw->key.kernel_stack) {
                 const struct stack_store *st = &s->store[raw->epoch & 1];
@@ -69,6 +72,8 @@ int sampler_rings_open(struct sampler *s)
                 if (epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fds[i], &e) < 0)
                         return -errno;
         }
+        if (raw_parts_init(&s->parts, s->sizes.cpus) < 0)
+                return -ENOMEM;
         s->store_limit = s->memory / 8 / sizeof(uint64_t) / 2;
         return 0;
 }
@@ -81,6 +86,7 @@ void sampler_rings_close(struct sampler *s)
         if (s->epoll_fd >= 0)
                 close(s->epoll_fd);
         s->epoll_fd = -1;
+        raw_parts_done(&s->parts);
         stack_store_free(&s->store[0]);
         stack_store_free(&s->store[1]);
 }

@@ -45,6 +45,12 @@ struct event_watch {
         uint64_t base_ns, base_idle_ns, base_taken; /* at the first look after that; 0: not yet */
 };
 
+/* Deferred samples of which not all records have come, by CPU; NULL: none. */
+struct raw_parts {
+        struct abi_raw **sample;
+        uint32_t cpus;
+};
+
 /* An event as it is opened, on all CPUs. */
 struct sampler_open_event {
         struct sampler_event info;
@@ -77,6 +83,7 @@ struct sampler {
         struct ring_buffer *stacks_ring, *raws_ring;
         int epoll_fd;
         int grace_inner_fd;
+        struct raw_parts parts;
         struct stack_store store[2];
         size_t store_limit;          /* frames in both stores */
         uint64_t missed;             /* ticks, besides those in event_watch */
@@ -128,6 +135,13 @@ uint32_t watch_scale(uint64_t enabled_ns, uint64_t running_ns);
 /* sampler_drain.c */
 int sampler_rings_open(struct sampler *s);
 void sampler_rings_close(struct sampler *s);
+
+/* sampler_raws.c */
+int raw_parts_init(struct raw_parts *p, uint32_t cpus);
+void raw_parts_done(struct raw_parts *p);
+/* Takes a record whose pieces are within it. The whole sample when this was the last of its records (valid
+ * until the next call), else NULL. */
+const struct abi_raw *raw_parts_add(struct raw_parts *p, const struct abi_raw *raw);
 
 /* sampler_stacks.c */
 int stack_store_add(struct stack_store *st, const struct abi_stack *stack, size_t limit);

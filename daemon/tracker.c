@@ -24,7 +24,7 @@
 #include "daemon/unwind_tables.h"
 
 #define RING_BYTES     (4u << 20) /* of all CPUs */
-#define DEFERRED_BYTES (4u << 20)
+#define DEFERRED_BYTES (8u << 20)
 /* A record of this age is in its ring: what is younger may still be overtaken by one of another CPU. */
 #define SETTLE_NS     (2 * NSEC_PER_MSEC)
 #define RESCAN_ALL_NS (5 * NSEC_PER_SEC) /* between two readings of all /proc after records were lost */

@@ -173,7 +173,7 @@ static bool finish(struct deferred *d, struct waiting *w, bool last, uint64_t no
         publish(d, p, image, w, false);
         for (;;) {
                 unwind_twin_walk(w->raw, image->maps, d->parts.tables, now_ns, &r);
-                if (r.walk == ABI_WALK_NO_MAPPING && look_again(d, w, p, image, now_ns)) {
+                if (r.unmapped && look_again(d, w, p, image, now_ns)) {
                         image = p->image;
                         publish(d, p, image, w, false);
                         continue;
@@ -192,7 +192,7 @@ static bool finish(struct deferred *d, struct waiting *w, bool last, uint64_t no
                         break; /* as much as can be had */
         }
         d->stats.hurried += r.missing != NULL;
-        if (r.walk == ABI_WALK_NO_MAPPING)
+        if (r.unmapped)
                 publish(d, p, image, w, true);
         emit(d, w, r.walk, r.frame, r.n, now_ns);
         return true;
@@ -230,7 +230,8 @@ bool deferred_waiting(const struct deferred *d)
 
 void deferred_add(struct deferred *d, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n_kernel)
 {
-        size_t kernel_bytes = n_kernel * sizeof(*kernel), raw_bytes = sizeof(*raw) + raw->len;
+        size_t kernel_bytes = n_kernel * sizeof(*kernel),
+               raw_bytes = sizeof(*raw) + raw->leaf_len + raw->root_len;
         uint64_t now = now_monotonic_ns();
 
         d->stats.taken++;

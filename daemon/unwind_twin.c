@@ -38,16 +38,29 @@ static struct twin *twin_of(struct unwind_walk *w)
         return (struct twin *)w;
 }
 
-/* The piece of stack is all there is; the code that a frame-pointer walk looks at is not. */
+static bool read_piece(void *dst, uint32_t size, const uint8_t *piece, uint64_t len, uint64_t at)
+{
+        if (at > len || len - at < size)
+                return false;
+        memcpy(dst, piece + at, size);
+        return true;
+}
+
+/* Both pieces of the stack; of the code that a frame-pointer walk looks at only the interrupted instruction
+ * is there. */
 static int unwind_read(struct unwind_walk *w, void *dst, uint32_t size, uint64_t address)
 {
         const struct abi_raw *raw = twin_of(w)->raw;
-        uint64_t at = address - raw->registers.sp;
 
-        if (at > raw->len || raw->len - at < size)
-                return -1;
-        memcpy(dst, raw->stack + at, size);
-        return 0;
+        if (address == raw->registers.ip && size <= sizeof(raw->code) && raw->code) {
+                memcpy(dst, &raw->code, size);
+                return 0;
+        }
+        return read_piece(dst, size, raw->stack, raw->leaf_len, address - raw->leaf) ||
+                                               read_piece(dst, size, raw->stack + raw->leaf_len,
+                                                          raw->root_len, address - raw->root)
+                               ? 0
+                               : -1;
 }
 
 static int unwind_read8(struct unwind_walk *w, uint64_t address, uint64_t *ret)
@@ -90,7 +103,11 @@ static uint64_t unwind_find_rule(struct unwind_walk *w, uint64_t pc)
 
 static uint64_t unwind_uprobe(struct unwind_walk *w)
 {
-        return 0; /* what a trampoline stands for is kept in the task, which is not copied */
+        const struct abi_raw *raw = twin_of(w)->raw;
+
+        if (w->leaf)
+                return raw->probed;
+        return w->uprobes < ABI_RAW_RETURNS ? raw->returns[w->uprobes] : 0;
 }
 
 static void unwind_emit(struct unwind_walk *w, uint64_t frame)
@@ -142,5 +159,6 @@ void unwind_twin_walk(const struct abi_raw *raw, const struct process_maps *maps
                 ret->missing_rows = w->walk == ABI_WALK_PAGE_MISSING;
                 ret->missing_address = pc - w->mapping.bias;
         }
+        ret->unmapped = w->unmapped;
         fold(&t, ret);
 }

@@ -1,5 +1,5 @@
-/* The walk of a deferred sample: the kernel half's own step (bpf/unwind_step.h), on registers and a piece of
- * stack that were copied, with the mappings of the sample's time. */
+/* The walk of a deferred sample: the kernel half's own step (bpf/unwind_step.h), on registers and what was
+ * copied of the stack, with the mappings of the sample's time. */
 #ifndef DAEMON_UNWIND_TWIN_H
 #define DAEMON_UNWIND_TWIN_H
 
@@ -8,6 +8,7 @@
 
 struct unwind_twin_result {
         enum abi_walk walk;
+        bool unmapped; /* ended at an address outside every mapping */
         uint32_t n;
         uint64_t frame[ABI_MAX_FRAMES]; /* leaf first */
         /* When the walk needs what is not there (yet): an object, and the ELF address whose rows it wants;

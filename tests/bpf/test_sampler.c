@@ -107,7 +107,7 @@ static void take_raw(void *ctx, const struct abi_raw *raw, const uint64_t *kerne
 {
         struct seen *s = ctx;
 
-        assert_true(raw->len <= ABI_RAW_STACK);
+        assert_true(raw->leaf_len <= ABI_RAW_LEAF && raw->root_len <= ABI_RAW_ROOT);
         assert_true(!raw->key.kernel_stack || n > 0);
         note(s, raw->key.tgid, 1, raw->weight, raw->registers.ip);
         if (raw->key.tgid == (uint32_t)getpid())

@@ -377,6 +377,10 @@ static void test_frame_pointers(void **state)
                 compare(f, &r);
                 assert_int_equal(r.walk, ABI_WALK_FP_END);
                 assert_int_equal(r.n, 2);
+                assert_true(r.defer); /* or into code that was made after the list */
+                f->probe->settled = 1;
+                compare(f, &r);
+                assert_int_equal(r.walk, ABI_WALK_FP_END);
                 assert_false(r.defer);
 
                 /* a stack switch: in Go the end, elsewhere a broken chain */

@@ -193,7 +193,7 @@ void walk_twin(struct walk_fixture *f, struct walk_result *ret)
         while (steps++ < UNWIND_MAX_STEPS && !unwind_step(&t.walk))
                 ;
         *ret = (struct walk_result){.n = t.walk.n, .walked = t.walk.n, .walk = t.walk.walk};
-        ret->defer = t.walk.defer || (t.walk.walk == ABI_WALK_NO_MAPPING && !f->probe->settled);
+        ret->defer = t.walk.defer || (t.walk.unmapped && !f->probe->settled);
         if (ret->n > ABI_MAX_FRAMES) {
                 uint32_t half = ABI_MAX_FRAMES / 2;
                 memcpy(ret->frame, t.frame, half * 8);

@@ -6,7 +6,7 @@
  * run fails by chance less often than once in 10,000. Samples in exec and exit, which have no user stack,
  * are counted apart. A run in which the host kept the tracker from its work is repeated.
  *
- * With -w the workload's tables are loaded before: for stacks that do not fit into what is copied of one
+ * With -w the workload's tables are loaded before: for stacks of which not all is copied
  * while a table is on its way. */
 #include <errno.h>
 #include <inttypes.h>
