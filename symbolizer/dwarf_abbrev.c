@@ -1,6 +1,7 @@
-/* Abbreviation tables, in two shapes. A walk over all DIEs of a unit decodes its table in full, into memory
- * that the next unit reuses. Names are asked for later and in any order, and there are as many tables as
- * units in what GCC writes; for them only the place of each abbreviation is kept, four bytes a code. */
+/* Abbreviation tables. There are as many as units in what GCC writes, and units are asked for in any order,
+ * so of each table only the place of each abbreviation is kept, four bytes a code. Names read abbreviations
+ * from there; walks, which meet the same ones again and again, decode those that they meet, into memory that
+ * the next unit reuses. */
 #include "base/hash.h"
 #include "symbolizer/dwarf_form.h"
 
@@ -56,87 +57,6 @@ static void skip_attrs(struct dwarf_spec *s)
 
         while (dwarf_spec_next(s, &attr, &form, &implicit))
                 ;
-}
-
-static int set_add(struct dwarf_abbrev_set *s, const struct dwarf_unit *u, uint64_t code,
-                   struct dwarf_spec *spec)
-{
-        struct dwarf_budget *budget = u->file->budget;
-        struct dwarf_abbrev *a;
-        uint16_t attr, form;
-        int64_t implicit;
-        int r;
-
-        while (s->n <= code) {
-                r = DWARF_GROW(budget, s->abbrev, s->cap, s->n);
-                if (r < 0)
-                        return r;
-                s->abbrev[s->n++].tag = 0;
-        }
-        a = &s->abbrev[code];
-        *a = (struct dwarf_abbrev){
-                        .tag = spec->tag, .has_children = spec->has_children, .first = (uint32_t)s->n_attrs};
-
-        while (dwarf_spec_next(spec, &attr, &form, &implicit)) {
-                int size = dwarf_form_size(form, u->version, u->address_size, u->offset_size);
-
-                r = DWARF_GROW(budget, s->attr, s->cap_attrs, s->n_attrs);
-                if (r < 0)
-                        return r;
-                if (s->n_attrs >= UINT32_MAX)
-                        return -E2BIG;
-                s->attr[s->n_attrs++] = (struct dwarf_abbrev_attr){attr, form, implicit};
-                a->n++;
-                if (attr == DW_AT_sibling)
-                        a->has_sibling = true;
-                if (size < 0 || a->size > INT16_MAX)
-                        a->size = -1;
-                else if (a->size >= 0)
-                        a->size += size;
-        }
-        if (!dwarf_work(budget, 1 + a->n / 4))
-                return -E2BIG;
-        return 0;
-}
-
-int dwarf_abbrev_set_load(struct dwarf_abbrev_set *s, const struct dwarf_unit *u)
-{
-        struct dwarf_cursor c = dwarf_cursor_at(u->file->abbrev, u->abbrev_offset);
-        uint64_t max_code = cursor_left(&c) / ABBREV_MIN_BYTES + 1, code;
-        struct dwarf_spec spec;
-        int r;
-
-        if (s->file == u->file && s->offset == u->abbrev_offset && s->address_size == u->address_size &&
-            s->offset_size == u->offset_size && s->version == u->version)
-                return 0;
-        if (c.bad)
-                return -EBADMSG;
-
-        s->file = NULL;
-        s->n = s->n_attrs = 0;
-        while (next_abbrev(&c, &code, &spec)) {
-                if (code > max_code)
-                        return -EBADMSG;
-                r = set_add(s, u, code, &spec);
-                if (r < 0)
-                        return r;
-                c = spec.c;
-        }
-        if (c.bad)
-                return -EBADMSG;
-        s->file = u->file;
-        s->offset = u->abbrev_offset;
-        s->address_size = u->address_size;
-        s->offset_size = u->offset_size;
-        s->version = u->version;
-        return 0;
-}
-
-void dwarf_abbrev_set_clear(struct dwarf_abbrev_set *s, struct dwarf_budget *budget)
-{
-        dwarf_release(budget, s->abbrev, s->cap, sizeof(*s->abbrev));
-        dwarf_release(budget, s->attr, s->cap_attrs, sizeof(*s->attr));
-        *s = (struct dwarf_abbrev_set){0};
 }
 
 /* Two passes: the highest code, then the places. The file may be written to meanwhile, so the second trusts
@@ -216,11 +136,109 @@ static int places_get(struct dwarf_unit *u)
         return idtable_add(&f->abbrev_ids, hash, id, places_hash, f);
 }
 
+/* -- decoded -- */
+
+int dwarf_abbrev_set_load(struct dwarf_abbrev_set *s, struct dwarf_unit *u)
+{
+        if (!u->abbrevs) {
+                int r = places_get(u);
+
+                if (r < 0)
+                        return r;
+        }
+        s->unit = u;
+        if (s->places == u->abbrevs && s->address_size == u->address_size &&
+            s->offset_size == u->offset_size && s->version == u->version)
+                return 0;
+        if (++s->round == 0) { /* old marks would count again */
+                for (uint64_t i = 0; i < s->n; i++)
+                        s->abbrev[i].round = 0;
+                s->round = 1;
+        }
+        s->n_attrs = 0;
+        s->places = u->abbrevs;
+        s->address_size = u->address_size;
+        s->offset_size = u->offset_size;
+        s->version = u->version;
+        return 0;
+}
+
+void dwarf_abbrev_set_clear(struct dwarf_abbrev_set *s, struct dwarf_budget *budget)
+{
+        dwarf_release(budget, s->abbrev, s->cap, sizeof(*s->abbrev));
+        dwarf_release(budget, s->attr, s->cap_attrs, sizeof(*s->attr));
+        *s = (struct dwarf_abbrev_set){0};
+}
+
+static int read_attrs(struct dwarf_abbrev_set *s, struct dwarf_abbrev *a, struct dwarf_spec *spec)
+{
+        const struct dwarf_unit *u = s->unit;
+        struct dwarf_budget *budget = u->file->budget;
+        uint16_t attr, form;
+        int64_t implicit;
+
+        while (dwarf_spec_next(spec, &attr, &form, &implicit)) {
+                int size = dwarf_form_size(form, u->version, u->address_size, u->offset_size);
+                int r = DWARF_GROW(budget, s->attr, s->cap_attrs, s->n_attrs);
+
+                if (r < 0)
+                        return r;
+                if (s->n_attrs >= UINT32_MAX)
+                        return -E2BIG;
+                s->attr[s->n_attrs++] = (struct dwarf_abbrev_attr){attr, form, implicit};
+                a->n++;
+                if (attr == DW_AT_sibling)
+                        a->has_sibling = true;
+                if (attr == DW_AT_low_pc || attr == DW_AT_ranges)
+                        a->has_code = true;
+                if (size < 0 || a->size > INT16_MAX)
+                        a->size = -1;
+                else if (a->size >= 0)
+                        a->size += size;
+        }
+        return dwarf_work(budget, 1 + a->n / 4) ? 0 : -E2BIG;
+}
+
+static bool spec_at(const struct dwarf_unit *u, uint64_t code, struct dwarf_spec *ret)
+{
+        struct dwarf_cursor place;
+
+        if (code >= u->abbrevs->n || u->abbrevs->place[code] == 0)
+                return false;
+        place = dwarf_cursor_at(u->file->abbrev, u->abbrev_offset + u->abbrevs->place[code] - 1);
+        return next_abbrev(&place, &code, ret);
+}
+
+int dwarf_abbrev_read(struct dwarf_abbrev_set *s, uint64_t code, const struct dwarf_abbrev **ret)
+{
+        struct dwarf_spec spec;
+        struct dwarf_abbrev *a;
+        int r;
+
+        if (!spec_at(s->unit, code, &spec))
+                return -EBADMSG;
+        while (s->n <= code) {
+                r = DWARF_GROW(s->unit->file->budget, s->abbrev, s->cap, s->n);
+                if (r < 0)
+                        return r;
+                s->abbrev[s->n++].round = 0;
+        }
+        a = &s->abbrev[code];
+        *a = (struct dwarf_abbrev){
+                        .tag = spec.tag, .has_children = spec.has_children, .first = (uint32_t)s->n_attrs};
+        r = read_attrs(s, a, &spec);
+        if (r < 0)
+                return r;
+        a->round = s->round;
+        *ret = a;
+        return 0;
+}
+
 int dwarf_die_open(struct dwarf_unit *u, uint64_t offset, struct dwarf_spec *ret_spec,
                    struct dwarf_cursor *ret)
 {
         struct span bytes = {u->file->info.data, u->end};
-        struct dwarf_cursor c = dwarf_cursor_at(bytes, offset), place;
+        struct dwarf_cursor c = dwarf_cursor_at(bytes, offset);
         uint64_t code;
         int r;
 
@@ -232,10 +250,7 @@ int dwarf_die_open(struct dwarf_unit *u, uint64_t offset, struct dwarf_spec *ret
                         return r;
         }
         code = cursor_uleb(&c);
-        if (c.bad || code == 0 || code >= u->abbrevs->n || u->abbrevs->place[code] == 0)
-                return -EBADMSG;
-        place = dwarf_cursor_at(u->file->abbrev, u->abbrev_offset + u->abbrevs->place[code] - 1);
-        if (!next_abbrev(&place, &code, ret_spec))
+        if (c.bad || code == 0 || !spec_at(u, code, ret_spec))
                 return -EBADMSG;
         *ret = c;
         return 0;

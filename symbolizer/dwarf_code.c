@@ -12,108 +12,6 @@ struct dwarf_level { /* what the children of a DIE are in */
         bool in_function;
 };
 
-struct dwarf_open { /* an interval that the sweep is inside of */
-        uint64_t hi;
-        uint32_t id, depth;
-};
-
-/* -- flattening -- */
-
-int dwarf_add_interval(struct dwarf_walker *w, struct dwarf_budget *budget, const struct dwarf_text *text,
-                       struct dwarf_interval i)
-{
-        int64_t range = dwarf_text_find(text, i.lo);
-        int r;
-
-        if (range < 0)
-                return 0;
-        if (i.hi > text->range[range].hi)
-                i.hi = text->range[range].hi;
-        r = DWARF_GROW(budget, w->interval, w->cap_intervals, w->n_intervals);
-        if (r < 0)
-                return r;
-        w->interval[w->n_intervals++] = i;
-        return 0;
-}
-
-static int compare_intervals(const void *a, const void *b)
-{
-        const struct dwarf_interval *x = a, *y = b;
-
-        if (x->lo != y->lo)
-                return x->lo < y->lo ? -1 : 1;
-        if (x->depth != y->depth)
-                return x->depth < y->depth ? -1 : 1;
-        if (x->hi != y->hi)
-                return x->hi > y->hi ? -1 : 1;
-        return x->id < y->id ? -1 : x->id > y->id;
-}
-
-static int add_edge(struct dwarf_walker *w, struct dwarf_budget *budget, uint64_t start, uint32_t id)
-{
-        int r;
-
-        if (w->n_edges && w->edge[w->n_edges - 1].start == start) {
-                w->edge[w->n_edges - 1].id = id;
-                return 0;
-        }
-        if (w->n_edges && w->edge[w->n_edges - 1].id == id)
-                return 0;
-        r = DWARF_GROW(budget, w->edge, w->cap_edges, w->n_edges);
-        if (r < 0)
-                return r;
-        w->edge[w->n_edges++] = (struct dwarf_edge){start, id};
-        return 0;
-}
-
-/* Leaves the intervals that end at or before `end`. */
-static int close_until(struct dwarf_walker *w, struct dwarf_budget *budget, uint64_t *n_open, uint64_t end)
-{
-        while (*n_open && w->open[*n_open - 1].hi <= end) {
-                uint64_t at = w->open[*n_open - 1].hi;
-                int r;
-
-                while (*n_open && w->open[*n_open - 1].hi <= at)
-                        --*n_open;
-                r = add_edge(w, budget, at, *n_open ? w->open[*n_open - 1].id : 0);
-                if (r < 0)
-                        return r;
-        }
-        return 0;
-}
-
-int dwarf_flatten(struct dwarf_walker *w, struct dwarf_budget *budget)
-{
-        uint64_t n_open = 0;
-        int r;
-
-        w->n_edges = 0;
-        for (uint64_t i = 1; i < w->n_intervals; i++)
-                if (compare_intervals(&w->interval[i - 1], &w->interval[i]) > 0) {
-                        qsort(w->interval, w->n_intervals, sizeof(*w->interval), compare_intervals);
-                        break;
-                }
-
-        for (uint64_t i = 0; i < w->n_intervals; i++) {
-                struct dwarf_interval v = w->interval[i];
-
-                r = close_until(w, budget, &n_open, v.lo);
-                if (r < 0)
-                        return r;
-                /* What is inlined cannot reach beyond what it is inlined into. */
-                if (n_open && v.hi > w->open[n_open - 1].hi && v.depth > w->open[n_open - 1].depth)
-                        v.hi = w->open[n_open - 1].hi;
-                r = DWARF_GROW(budget, w->open, w->cap_open, n_open);
-                if (r < 0)
-                        return r;
-                w->open[n_open++] = (struct dwarf_open){v.hi, v.id, v.depth};
-                r = add_edge(w, budget, v.lo, v.id);
-                if (r < 0)
-                        return r;
-        }
-        return close_until(w, budget, &n_open, UINT64_MAX);
-}
-
 /* -- the walk -- */
 
 struct code_die {
@@ -130,6 +28,8 @@ struct walk {
         struct dwarf_cursor c;
         uint64_t max_intervals;
         uint32_t node, depth; /* of the intervals being added */
+        bool in_full;
+        bool has_skipped;
 };
 
 static void read_code_die(struct walk *k, const struct dwarf_abbrev *a, struct code_die *ret)
@@ -250,15 +150,26 @@ static bool pass_over(struct walk *k, const struct dwarf_abbrev *a, bool in_func
         return a->has_children;
 }
 
-static int walk_dies(struct walk *k)
+/* Passes over the body of a function that was read, where that is wanted and its end is known. */
+static bool pass_over_body(struct walk *k, const struct code_die *d)
+{
+        if (k->in_full || !d->sibling || !skip_to(k, d->sibling))
+                return false;
+        if (k->node)
+                k->w->node[k->node].body_end = (uint32_t)d->sibling;
+        k->has_skipped = true;
+        return true;
+}
+
+/* From the cursor to its end, the first DIE at this level: 0 for a unit's own. */
+static int walk_dies(struct walk *k, uint32_t level)
 {
         struct dwarf_walker *w = k->w;
         const uint8_t *unit = k->u->file->info.data + k->u->offset;
-        uint32_t level = 0;
         uint64_t n_dies = 0;
         int r;
 
-        w->level[0] = (struct dwarf_level){0};
+        w->level[level] = (struct dwarf_level){0};
         while (k->c.p < k->c.end) {
                 const uint8_t *die = k->c.p;
                 uint64_t code = cursor_uleb(&k->c);
@@ -273,12 +184,14 @@ static int walk_dies(struct walk *k)
                         level--;
                         continue;
                 }
-                if (k->c.bad || code >= w->abbrevs.n || w->abbrevs.abbrev[code].tag == 0)
+                if (k->c.bad)
                         break;
+                r = dwarf_abbrev_get(&w->abbrevs, code, &a);
+                if (r < 0)
+                        return r;
                 if ((++n_dies & 63) == 0 && !dwarf_work(k->budget, 64))
                         return -E2BIG;
 
-                a = &w->abbrevs.abbrev[code];
                 l = level < MAX_DIE_DEPTH ? &w->level[level] : NULL;
                 k->node = l ? l->node : 0;
                 k->depth = l ? l->depth : 0;
@@ -296,6 +209,8 @@ static int walk_dies(struct walk *k)
                                 r = add_node(k, (uint64_t)(die - unit), a, &d, l);
                                 if (r < 0)
                                         return r;
+                                if (descend && !l->in_function && pass_over_body(k, &d))
+                                        descend = false;
                         } else if (d.is_declaration && descend && d.sibling && skip_to(k, d.sibling)) {
                                 descend = false;
                         }
@@ -314,19 +229,23 @@ static int walk_dies(struct walk *k)
 
 /* -- the result -- */
 
-static int copy_segments(struct dwarf_walker *w, struct dwarf_budget *budget, struct dwarf_code *c)
+static int copy_segments(struct dwarf_walker *w, struct dwarf_budget *budget, uint64_t base,
+                         struct dwarf_part *p)
 {
+        uint64_t first = 0;
         uint32_t n = 0;
 
-        while (n < w->n_edges && n < UINT32_MAX && w->edge[n].start - c->base <= UINT32_MAX)
+        while (first < w->n_edges && w->edge[first].start < base)
+                first++;
+        while (n < w->n_edges - first && n < UINT32_MAX && w->edge[first + n].start - base <= UINT32_MAX)
                 n++;
-        c->segment = dwarf_alloc(budget, n, sizeof(*c->segment));
-        if (!c->segment)
+        p->segment = dwarf_alloc(budget, n, sizeof(*p->segment));
+        if (!p->segment)
                 return -errno;
-        c->n_segments = n;
+        p->n_segments = n;
         for (uint32_t i = 0; i < n; i++)
-                c->segment[i] = (struct dwarf_segment){(uint32_t)(w->edge[i].start - c->base),
-                                                       w->edge[i].id};
+                p->segment[i] = (struct dwarf_segment){(uint32_t)(w->edge[first + i].start - base),
+                                                       w->edge[first + i].id};
         return 0;
 }
 
@@ -352,14 +271,20 @@ static int copy_rows(struct dwarf_line_scratch *s, struct dwarf_budget *budget, 
         return 0;
 }
 
-static int copy_nodes(struct dwarf_walker *w, struct dwarf_budget *budget, struct dwarf_code *c)
+static int copy_nodes(struct dwarf_walker *w, struct dwarf_budget *budget, struct dwarf_part *p)
 {
-        c->node = dwarf_alloc(budget, w->n_nodes, sizeof(*c->node));
-        if (!c->node)
+        p->node = dwarf_alloc(budget, w->n_nodes, sizeof(*p->node));
+        if (!p->node)
                 return -errno;
-        memcpy(c->node, w->node, w->n_nodes * sizeof(*c->node));
-        c->n_nodes = (uint32_t)w->n_nodes;
+        memcpy(p->node, w->node, w->n_nodes * sizeof(*p->node));
+        p->n_nodes = (uint32_t)w->n_nodes;
         return 0;
+}
+
+static void clear_part(struct dwarf_part *p, struct dwarf_budget *budget)
+{
+        dwarf_release(budget, p->node, p->n_nodes, sizeof(*p->node));
+        dwarf_release(budget, p->segment, p->n_segments, sizeof(*p->segment));
 }
 
 /* Real range lists stand once in the file, and a DIE with one range takes some bytes: a unit with more
@@ -370,58 +295,75 @@ static uint64_t interval_limit(const struct dwarf_unit *u)
         return 64 + (u->end - u->offset) / 2 + f->ranges.size / 4 + f->rnglists.size / 2;
 }
 
-static int build(struct dwarf_walker *w, struct dwarf_unit *dies, const struct dwarf_unit *lines,
-                 const struct dwarf_text *text, struct dwarf_code *c)
+/* Walks from k->c on; the edges are in the walker then. */
+static int walk_and_flatten(struct walk *k, uint32_t level)
 {
-        struct dwarf_budget *budget = dies->file->budget;
-        struct span bytes = {dies->file->info.data, dies->end};
-        struct walk k = {.w = w,
-                         .u = dies,
-                         .text = text,
-                         .budget = budget,
-                         .c = dwarf_cursor_at(bytes, dies->offset + dies->header_size),
-                         .max_intervals = interval_limit(dies)};
+        struct dwarf_walker *w = k->w;
         int r;
 
         if (!w->level) {
-                w->level = dwarf_alloc(budget, MAX_DIE_DEPTH, sizeof(*w->level));
+                w->level = dwarf_alloc(k->budget, MAX_DIE_DEPTH, sizeof(*w->level));
                 if (!w->level)
                         return -errno;
         }
         w->n_intervals = 0;
         w->n_nodes = 0;
-        r = DWARF_GROW(budget, w->node, w->cap_nodes, 0);
+        r = DWARF_GROW(k->budget, w->node, w->cap_nodes, 0);
         if (r < 0)
                 return r;
         w->node[w->n_nodes++] = (struct dwarf_node){0};
 
-        r = dwarf_abbrev_set_load(&w->abbrevs, dies);
+        r = dwarf_abbrev_set_load(&w->abbrevs, k->u);
         if (r == 0)
-                r = walk_dies(&k);
+                r = walk_dies(k, level);
         if (r < 0 && r != -EBADMSG)
                 return r;
-        r = dwarf_flatten(w, budget);
+        return dwarf_flatten(w, k->budget);
+}
+
+static struct walk walk_at(struct dwarf_walker *w, struct dwarf_unit *dies, const struct dwarf_text *text,
+                           uint64_t from, uint64_t end)
+{
+        struct span bytes = {dies->file->info.data, end};
+
+        return (struct walk){.w = w,
+                             .u = dies,
+                             .text = text,
+                             .budget = dies->file->budget,
+                             .c = dwarf_cursor_at(bytes, from),
+                             .max_intervals = interval_limit(dies)};
+}
+
+static int build(struct dwarf_walker *w, struct dwarf_unit *dies, const struct dwarf_unit *lines,
+                 const struct dwarf_text *text, bool in_full, struct dwarf_code *c)
+{
+        struct walk k = walk_at(w, dies, text, dies->offset + dies->header_size, dies->end);
+        int r;
+
+        k.in_full = in_full;
+        r = walk_and_flatten(&k, 0);
         if (r < 0)
                 return r;
         r = dwarf_line_rows(lines, text, &w->lines);
         if (r < 0)
                 return r;
 
+        c->has_skipped = k.has_skipped;
         c->base = UINT64_MAX;
         if (w->n_edges)
                 c->base = w->edge[0].start;
         if (w->lines.n_out && w->lines.out[0].address < c->base)
                 c->base = w->lines.out[0].address;
-        r = copy_segments(w, budget, c);
+        r = copy_segments(w, k.budget, c->base, &c->whole);
         if (r == 0)
-                r = copy_rows(&w->lines, budget, c);
+                r = copy_rows(&w->lines, k.budget, c);
         if (r == 0)
-                r = copy_nodes(w, budget, c);
+                r = copy_nodes(w, k.budget, &c->whole);
         return r;
 }
 
 int dwarf_code_build(struct dwarf_walker *w, struct dwarf_unit *dies, const struct dwarf_unit *lines,
-                     const struct dwarf_text *text, struct dwarf_code **ret)
+                     const struct dwarf_text *text, bool in_full, struct dwarf_code **ret)
 {
         struct dwarf_budget *budget = dies->file->budget;
         struct dwarf_code *c = dwarf_alloc(budget, 1, sizeof(*c));
@@ -429,7 +371,7 @@ int dwarf_code_build(struct dwarf_walker *w, struct dwarf_unit *dies, const stru
 
         if (!c)
                 return -errno;
-        r = build(w, dies, lines, text, c);
+        r = build(w, dies, lines, text, in_full, c);
         if (r < 0) {
                 dwarf_code_free(c, budget);
                 return r;
@@ -438,12 +380,54 @@ int dwarf_code_build(struct dwarf_walker *w, struct dwarf_unit *dies, const stru
         return 0;
 }
 
+int dwarf_code_body(struct dwarf_walker *w, struct dwarf_unit *dies, const struct dwarf_text *text,
+                    struct dwarf_code *c, uint32_t node, struct dwarf_part **ret)
+{
+        struct dwarf_budget *budget = dies->file->budget;
+        const struct dwarf_node *function = &c->whole.node[node];
+        struct walk k = walk_at(w, dies, text, dies->offset + function->die,
+                                dies->offset + function->body_end);
+        struct dwarf_part *p;
+        int r;
+
+        if (!c->body) {
+                c->body = dwarf_alloc(budget, c->whole.n_nodes, sizeof(struct dwarf_part *));
+                if (!c->body)
+                        return -errno;
+        }
+        if (c->body[node]) {
+                *ret = c->body[node];
+                return 0;
+        }
+        k.in_full = true;
+        r = walk_and_flatten(&k, 1);
+        if (r < 0)
+                return r;
+        p = dwarf_alloc(budget, 1, sizeof(*p));
+        if (!p)
+                return -errno;
+        c->body[node] = p;
+        r = copy_segments(w, budget, c->base, p);
+        if (r == 0)
+                r = copy_nodes(w, budget, p);
+        if (r < 0)
+                return r;
+        *ret = p;
+        return 0;
+}
+
 void dwarf_code_free(struct dwarf_code *c, struct dwarf_budget *budget)
 {
         if (!c)
                 return;
-        dwarf_release(budget, c->node, c->n_nodes, sizeof(*c->node));
-        dwarf_release(budget, c->segment, c->n_segments, sizeof(*c->segment));
+        for (uint32_t i = 0; c->body && i < c->whole.n_nodes; i++) {
+                if (!c->body[i])
+                        continue;
+                clear_part(c->body[i], budget);
+                dwarf_release(budget, c->body[i], 1, sizeof(*c->body[i]));
+        }
+        dwarf_release(budget, c->body, c->whole.n_nodes, sizeof(struct dwarf_part *));
+        clear_part(&c->whole, budget);
         dwarf_release(budget, c->row_start, c->n_rows, ROW_BYTES);
         dwarf_release(budget, c->path, c->n_files, sizeof(*c->path));
         dwarf_release(budget, c, 1, sizeof(*c));
@@ -455,6 +439,7 @@ void dwarf_walker_clear(struct dwarf_walker *w, struct dwarf_budget *budget)
         dwarf_line_scratch_clear(&w->lines, budget);
         dwarf_release(budget, w->node, w->cap_nodes, sizeof(*w->node));
         dwarf_release(budget, w->interval, w->cap_intervals, sizeof(*w->interval));
+        dwarf_release(budget, w->merged, w->cap_merged, sizeof(*w->merged));
         dwarf_release(budget, w->edge, w->cap_edges, sizeof(*w->edge));
         dwarf_release(budget, w->open, w->cap_open, sizeof(*w->open));
         dwarf_release(budget, w->level, MAX_DIE_DEPTH, sizeof(*w->level));

@@ -40,8 +40,9 @@ struct dwarf_index {
 struct place {
         struct dwarf_unit *unit;
         struct dwarf_code *code;
-        uint32_t node;
-        uint32_t row; /* UINT32_MAX: no line information */
+        struct dwarf_part *part; /* of the code, that knows the address */
+        uint32_t node;           /* in it */
+        uint32_t row;            /* UINT32_MAX: no line information */
 };
 
 /* -- opening -- */
@@ -259,9 +260,13 @@ struct dwarf_index *dwarf_index_free(struct dwarf_index *d)
 
 /* -- finding -- */
 
-static int walk_unit(struct dwarf_index *d, struct dwarf_unit *u)
+static struct dwarf_unit *dies_of(struct dwarf_unit *u)
 {
-        struct dwarf_unit *dies = NULL;
+        return u->split ? u->split : u;
+}
+
+static int walk_unit(struct dwarf_index *d, struct dwarf_unit *u, bool in_full)
+{
         int r = 0;
 
         if (u->walked)
@@ -270,13 +275,26 @@ static int walk_unit(struct dwarf_index *d, struct dwarf_unit *u)
         if (!dwarf_work_left(&d->budget))
                 return -E2BIG;
         if (u->type == DW_UT_skeleton)
-                r = dwarf_split_find(d->split, u, &dies);
+                r = dwarf_split_find(d->split, u, &u->split);
         if (r < 0)
                 return r;
-        u->split = dies;
-        r = dwarf_code_build(&d->walker, dies ? dies : u, u, &d->text, &u->code);
+        r = dwarf_code_build(&d->walker, dies_of(u), u, &d->text, in_full, &u->code);
         count_read(d);
         return r;
+}
+
+/* Walks a unit again, now with all that is in the bodies of its functions. */
+static int walk_in_full(struct dwarf_index *d, struct dwarf_unit *u)
+{
+        struct dwarf_code *code;
+        int r = dwarf_code_build(&d->walker, dies_of(u), u, &d->text, true, &code);
+
+        if (r < 0)
+                return r;
+        dwarf_code_free(u->code, &d->budget);
+        u->code = code;
+        count_read(d);
+        return 0;
 }
 
 /* Claims for a unit what its functions and its lines cover. */
@@ -284,9 +302,10 @@ static int add_found_extents(struct extent_ctx *x, const struct dwarf_code *c)
 {
         int r = 0;
 
-        for (uint32_t i = 0; r == 0 && i + 1 < c->n_segments; i++)
-                if (c->segment[i].node)
-                        r = add_extent(x, c->base + c->segment[i].start, c->base + c->segment[i + 1].start);
+        for (uint32_t i = 0; r == 0 && i + 1 < c->whole.n_segments; i++)
+                if (c->whole.segment[i].node)
+                        r = add_extent(x, c->base + c->whole.segment[i].start,
+                                       c->base + c->whole.segment[i + 1].start);
         for (uint32_t i = 0, end; r == 0 && i < c->n_rows; i = end + 1) {
                 for (end = i; end + 1 < c->n_rows && c->row_file[end] != UINT16_MAX;)
                         end++;
@@ -302,7 +321,7 @@ static int walk_rangeless(struct dwarf_index *d)
         while (d->n_rangeless) {
                 struct extent_ctx x = {d, d->rangeless[--d->n_rangeless]};
                 struct dwarf_unit *u = &d->main.unit[x.unit];
-                int r = walk_unit(d, u);
+                int r = walk_unit(d, u, true);
 
                 if (r == 0 && u->code)
                         r = add_found_extents(&x, u->code);
@@ -340,21 +359,57 @@ static struct dwarf_unit *find_unit(const struct dwarf_index *d, uint64_t addres
         return lo > 0 && d->edge[lo - 1].id ? &d->main.unit[d->edge[lo - 1].id - 1] : NULL;
 }
 
-static void find_in_code(const struct dwarf_code *c, uint64_t address, struct place *p)
+/* The segment that holds an address; NULL. */
+static const struct dwarf_segment *find_segment(const struct dwarf_part *p, uint32_t offset)
 {
-        uint64_t from_base = address - c->base;
-        uint32_t offset = (uint32_t)from_base, i;
+        if (!p->n_segments || offset < p->segment[0].start)
+                return NULL;
+        return &p->segment[last_not_above(&p->segment[0].start, p->n_segments, sizeof(p->segment[0]) / 4,
+                                          offset)];
+}
 
-        if (address < c->base || from_base > UINT32_MAX)
-                return;
-        if (c->n_segments && c->segment[0].start <= offset) {
-                i = last_not_above(&c->segment[0].start, c->n_segments, sizeof(c->segment[0]) / 4, offset);
-                p->node = c->segment[i].node;
-        }
-        if (c->n_rows && c->row_start[0] <= offset) {
-                i = last_not_above(c->row_start, c->n_rows, 1, offset);
-                if (c->row_file[i] != UINT16_MAX)
-                        p->row = i;
+/* Whether code begins between the functions there. Functions within functions (lambdas of GCC) are not found
+ * before their parents' bodies are walked, and each begins with a row of the line table; padding has none.
+ */
+static bool may_be_skipped_code(const struct dwarf_code *c, const struct dwarf_segment *s, uint32_t row)
+{
+        return c->has_skipped && row != UINT32_MAX && (!s || c->row_start[row] >= s->start);
+}
+
+/* p->unit is known and walked. */
+static int find_in_code(struct dwarf_index *d, uint64_t address, struct place *p)
+{
+        for (;;) {
+                struct dwarf_code *c = p->code = p->unit->code;
+                uint64_t from_base = address - c->base;
+                uint32_t offset = (uint32_t)from_base;
+                const struct dwarf_segment *s;
+                int r;
+
+                if (address < c->base || from_base > UINT32_MAX)
+                        return 0;
+                if (c->n_rows && c->row_start[0] <= offset) {
+                        uint32_t i = last_not_above(c->row_start, c->n_rows, 1, offset);
+
+                        if (c->row_file[i] != UINT16_MAX)
+                                p->row = i;
+                }
+                p->part = &c->whole;
+                s = find_segment(p->part, offset);
+                p->node = s ? s->node : 0;
+                if (p->node && c->whole.node[p->node].body_end) {
+                        r = dwarf_code_body(&d->walker, dies_of(p->unit), &d->text, c, p->node, &p->part);
+                        if (r < 0)
+                                return r;
+                        s = find_segment(p->part, offset);
+                        p->node = s ? s->node : 0;
+                }
+                if (p->node || !may_be_skipped_code(c, s, p->row))
+                        return 0;
+                r = walk_in_full(d, p->unit);
+                if (r < 0)
+                        return r;
+                p->row = UINT32_MAX;
         }
 }
 
@@ -373,14 +428,15 @@ static int find_place(struct dwarf_index *d, uint64_t address, struct place *ret
         if (!p.unit)
                 return 0;
         if (!p.unit->walked) {
-                r = walk_unit(d, p.unit);
+                r = walk_unit(d, p.unit, false);
                 if (r < 0)
                         return r;
         }
-        p.code = p.unit->code;
-        if (!p.code)
+        if (!p.unit->code)
                 return 0;
-        find_in_code(p.code, address, &p);
+        r = find_in_code(d, address, &p);
+        if (r < 0)
+                return r;
         *ret = p;
         return p.node || p.row != UINT32_MAX;
 }
@@ -454,7 +510,7 @@ static int find_path(struct dwarf_index *d, struct dwarf_unit *u, uint32_t numbe
 static int fill_frame(struct dwarf_index *d, const struct place *p, struct dwarf_node *node,
                       struct dwarf_frame *f)
 {
-        struct dwarf_unit *u = p->unit->split ? p->unit->split : p->unit;
+        struct dwarf_unit *u = dies_of(p->unit);
         const struct dwarf_function *fn;
 
         if (!node->function) {
@@ -483,7 +539,7 @@ static int fill(struct dwarf_index *d, const struct place *p, struct dwarf_frame
                 line = c->row_line[p->row];
         }
         for (uint32_t i = p->node, parent; n == 0 || i; i = parent) {
-                struct dwarf_node *node = &c->node[i];
+                struct dwarf_node *node = &p->part->node[i];
 
                 parent = node->parent;
                 if (n < max && (n + 1 < max || !parent)) {

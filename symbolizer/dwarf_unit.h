@@ -106,33 +106,50 @@ static inline bool dwarf_spec_next(struct dwarf_spec *s, uint16_t *ret_attr, uin
         return true;
 }
 
-/* A unit's abbreviations decoded for a walk over all of its DIEs; reused from unit to unit. */
+/* The abbreviations of a unit that a walk over its DIEs meets, each decoded when it is met first; reused
+ * from unit to unit. */
 struct dwarf_abbrev_attr {
         uint16_t attr, form;
         int64_t implicit;
 };
 
 struct dwarf_abbrev {
-        uint16_t tag; /* 0: no such code */
+        uint32_t round; /* decoded in this round of the set; else the rest is of another table */
+        uint16_t tag;
         bool has_children;
         bool has_sibling;
-        int32_t size; /* of all attributes; -1: depends on the DIE */
+        bool has_code; /* says where its code is */
+        int32_t size;  /* of all attributes; -1: depends on the DIE */
         uint32_t first, n;
 };
 
 struct dwarf_abbrev_set {
-        const struct dwarf_file *file;
-        uint64_t offset;
+        const struct dwarf_unit *unit; /* only valid during a walk */
+        const struct dwarf_abbrev_places *places;
         uint8_t address_size, offset_size, version; /* what the sizes were computed for */
+        uint32_t round;                             /* of decoding one table; not 0 */
         struct dwarf_abbrev *abbrev;                /* by code */
         uint64_t n, cap;
         struct dwarf_abbrev_attr *attr;
         uint64_t n_attrs, cap_attrs;
 };
 
-/* -EBADMSG, -ENOMEM, -E2BIG. */
-int dwarf_abbrev_set_load(struct dwarf_abbrev_set *s, const struct dwarf_unit *u);
+/* Makes the set one of the unit's table. -EBADMSG, -ENOMEM, -E2BIG. */
+int dwarf_abbrev_set_load(struct dwarf_abbrev_set *s, struct dwarf_unit *u);
 void dwarf_abbrev_set_clear(struct dwarf_abbrev_set *s, struct dwarf_budget *budget);
+
+/* Decodes one: -EBADMSG: there is none with this code; -ENOMEM, -E2BIG. */
+int dwarf_abbrev_read(struct dwarf_abbrev_set *s, uint64_t code, const struct dwarf_abbrev **ret);
+
+/* Valid until the next call. */
+static inline int dwarf_abbrev_get(struct dwarf_abbrev_set *s, uint64_t code,
+                                   const struct dwarf_abbrev **ret)
+{
+        if (code >= s->n || s->abbrev[code].round != s->round)
+                return dwarf_abbrev_read(s, code, ret);
+        *ret = &s->abbrev[code];
+        return 0;
+}
 
 /* Positions `ret_spec` on the abbreviation of the DIE at this offset of .debug_info, and `ret` on its
  * attributes. -EBADMSG, -ENOMEM, -E2BIG. */

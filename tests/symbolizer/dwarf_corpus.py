@@ -280,7 +280,7 @@ def last_part(name):
 
 def reduce_name(name):
     """To what all readers can agree on: without scopes, template arguments, marks of clones."""
-    name = CLONE.sub('', name)
+    name = re.sub(r'\.\d+$', '', CLONE.sub('', name))  # the number: symbols of functions within functions
     name = demangled.get(name, name)
     name = re.sub(r'::h[0-9a-f]{16}$', '', name)
     name = re.sub(r'\[abi:\w+\]|\[clone [^]]*\]', '', name)

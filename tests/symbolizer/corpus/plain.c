@@ -1,5 +1,6 @@
 /* C as the DWARF reader has to read it, free of headers so that it also builds for other machines: static
- * functions, inlining in lexical blocks, partial inlining, a cold path, code nobody calls. */
+ * functions, inlining in lexical blocks, partial inlining, a cold path, code nobody calls, and where the
+ * compiler has them, functions within functions, whose DIEs stand in the body of another's. */
 #include "shapes.h"
 
 int plain_work(int n);
@@ -64,9 +65,29 @@ static int depth(int n)
         return n <= 1 ? 1 : depth(n - 1) + depth(n - 2) + plain_step(n);
 }
 
+#ifdef __clang__
+static int nest(int n)
+{
+        return n;
+}
+#else
+__attribute__((noinline)) static int nest(int n)
+{
+        __attribute__((noinline)) int inner(int k)
+        {
+                __attribute__((noinline)) int innermost(int j)
+                {
+                        return weigh(j) + square_of(j);
+                }
+                return innermost(k + 1) + clamp_to(k, 9);
+        }
+        return inner(n) + inner(n / 3);
+}
+#endif
+
 int plain_work(int n)
 {
-        int s = checked(n & 15) + checked(n & 3);
+        int s = checked(n & 15) + checked(n & 3) + nest(n);
 
         s += depth(n & 7);
         for (int i = 0; i < 3; i++)
