@@ -361,11 +361,23 @@ static struct unwind_rule make_rule(const struct flow *f)
         return r;
 }
 
+/* The length of musl's code by which a signal handler returns, when it is here: `nop; mov $15, %rax;
+ * syscall`. The nop is for unwinders, which look at the byte before a return address. */
+static uint32_t sigreturn_length(const struct cfi_infer *x, uint32_t offset)
+{
+        static const uint8_t code[] = {0x90, 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+
+        return x->code.size - offset >= sizeof(code) &&
+                                               memcmp(x->code.data + offset, code, sizeof(code)) == 0
+                               ? sizeof(code)
+                               : 0;
+}
+
 void cfi_infer_rows(struct cfi_infer *x, cfi_infer_row_fn fn, void *ctx)
 {
         static const struct unwind_rule none = {.kind_fp = UNWIND_NONE};
         struct unwind_rule last = none;
-        uint32_t end = 0; /* of the instruction before */
+        uint32_t end = 0, trampoline = 0; /* ends of the instruction before, and of a handler's return */
 
         for (uint32_t i = 0; i < x->n_segments; i++) /* parents come before their children */
                 if (x->segment[i].parent != NO_SEGMENT)
@@ -374,10 +386,15 @@ void cfi_infer_rows(struct cfi_infer *x, cfi_infer_row_fn fn, void *ctx)
                 const struct place *p = x->at[i] ? &x->place[x->at[i] - 1] : NULL;
                 struct unwind_rule rule = none;
                 struct x86_decoded insn;
+                uint32_t sigreturn;
 
-                if (!p && i < end)
+                if (i < trampoline || (!p && i < end))
                         continue;
-                if (p && !x->segment[p->segment].bad) {
+                sigreturn = sigreturn_length(x, i);
+                if (sigreturn) {
+                        rule.kind_fp = UNWIND_SIGNAL;
+                        trampoline = end = i + sigreturn;
+                } else if (p && !x->segment[p->segment].bad) {
                         rule = make_rule(&p->flow);
                         x86_decode(x->code.data + i, x->code.size - i, 0, &insn);
                         end = i + insn.length;

@@ -134,6 +134,24 @@ static void test_what_contradicts_gets_no_rows(void **state)
         }
 }
 
+/* musl's, which no call frame information describes; the byte before it belongs to it. */
+static void test_a_handlers_return_is_a_signal_frame(void **state)
+{
+        static const uint8_t code[] = {
+                        0x50, 0x58, 0xc3,                                           /* 0 push; pop; ret */
+                        0x90, 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05, 0xf4, 0, /* 3 */
+        };
+        struct rows r;
+
+        infer(code, sizeof(code), &r);
+        assert_row(&r, 0, 0, UNWIND_SP, 8, 0, 0);
+        assert_row(&r, 1, 1, UNWIND_SP, 16, 0, 0);
+        assert_row(&r, 2, 2, UNWIND_SP, 8, 0, 0);
+        assert_row(&r, 3, 3, UNWIND_SIGNAL, 0, 0, 0);
+        assert_row(&r, 4, 13, UNWIND_NONE, 0, 0, 0);
+        assert_int_equal(r.n, 5);
+}
+
 /* A call that does not return is followed by whatever comes next: that is void, what is before it stays. */
 static void test_calls_need_not_return(void **state)
 {
@@ -239,6 +257,7 @@ int main(void)
                         cmocka_unit_test(test_pushes_branches_and_returns),
                         cmocka_unit_test(test_a_realigned_stack_is_counted_from_the_frame_pointer),
                         cmocka_unit_test(test_what_contradicts_gets_no_rows),
+                        cmocka_unit_test(test_a_handlers_return_is_a_signal_frame),
                         cmocka_unit_test(test_calls_need_not_return),
                         cmocka_unit_test(test_inferred_is_what_compilers_say),
         };
