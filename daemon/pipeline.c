@@ -151,12 +151,14 @@ int pipeline_drain(struct pipeline *p)
 
 /* -- windows -- */
 
-/* A book that has grown over its share is left to those that still use it. */
+/* A book that has grown over its share, or whose names were made before debug information came, is left to
+ * those that still use it. */
 static int renew_book(struct pipeline *p)
 {
+        bool poor = symclient_look_again(p->parts.symbols) > 0;
         struct book *book;
 
-        if (book_memory(p->book) <= p->parts.memory)
+        if (!poor && book_memory(p->book) <= p->parts.memory)
                 return 0;
         int r = book_new(&book, p->parts.tracker, p->parts.symbols, p->parts.kernel);
         if (r < 0)

@@ -73,6 +73,10 @@ struct symobj *symclient_open(struct symclient *c, int fd, const struct sym_sour
                               void *ctx);
 /* NULL is fine. What is outstanding of it is called back with -ECANCELED before this returns. */
 void symobj_close(struct symclient *c, struct symobj *obj);
+/* Objects without debug information of their own are searched for anew, in the names that are asked from now
+ * on, where the debug directories have changed since. Returns how many: what was named by them may be poorer
+ * than it need be. */
+uint32_t symclient_look_again(struct symclient *c);
 /* NULL until the callback. */
 const struct sym_info *symobj_info(const struct symobj *obj);
 

@@ -60,23 +60,6 @@ static struct cache_key key_of(const struct symobj *o)
         return k;
 }
 
-/* Changes when a debug package is installed or removed: the directory of the object's build ID does then. */
-static uint64_t place_of(const struct symclient *c, const struct symobj *o)
-{
-        uint64_t place = 1;
-        char path[512];
-        struct stat st;
-
-        for (char **d = c->debug_dirs; *d; d++) {
-                snprintf(path, sizeof(path), "%s/.build-id/%02x", *d, o->info.build_id[0]);
-                if (stat(path, &st) == 0)
-                        place = hash_u64(place, (uint64_t)st.st_mtim.tv_sec ^ (uint64_t)st.st_mtim.tv_nsec);
-                if (stat(*d, &st) == 0)
-                        place = hash_u64(place, (uint64_t)st.st_mtim.tv_sec ^ (uint64_t)st.st_mtim.tv_nsec);
-        }
-        return place;
-}
-
 static bool is_kept(const struct symclient *c, const struct symobj *o)
 {
         return c->cache && o->ready && !o->is_jit;
@@ -86,7 +69,7 @@ static struct cache_object *open_cached(struct symclient *c, struct symobj *o)
 {
         struct cache_key key = key_of(o);
 
-        if (!o->cached && cache_open(c->cache, &key, place_of(c, o), o->info.has_debug, &o->cached) < 0)
+        if (!o->cached && cache_open(c->cache, &key, o->place, o->info.has_debug, &o->cached) < 0)
                 return NULL;
         return o->cached;
 }

@@ -1,6 +1,7 @@
 /* What the parts of the client share: requests and objects (client.c), the conversation with the workers
  * (client_lane.c), their answers' checks (answers.c), the files
- * that they ask for (client_files.c), the use of the cache (client_cache.c). */
+ * that they ask for (client_files.c), the use of the cache (client_cache.c), the places where debug files
+ * may appear (client_places.c). */
 #ifndef SYMBOLIZER_CLIENT_INTERNAL_H
 #define SYMBOLIZER_CLIENT_INTERNAL_H
 
@@ -67,6 +68,7 @@ struct symobj {
         uint32_t pid; /* of a JIT's process */
         uint32_t ns_pid;
         uint32_t jit_kind; /* enum wire_jit_kind; 0: not found yet */
+        uint64_t place; /* client_place_of() when it was opened, or looked at again */
         struct cache_object *cached;
         uint64_t spent_ns;         /* CPU time of workers on its names, */
         uint64_t n_asked;          /* and the addresses it was spent on */
@@ -130,6 +132,11 @@ bool client_cache_look_up(struct symclient *c, struct request *r);
 void client_cache_add(struct symclient *c, struct symobj *o, uint64_t address, const struct names *from,
                       uint32_t result, enum name_quality quality);
 void client_cache_add_table(struct symclient *c, const struct request *r);
+
+/* -- client_places.c -- */
+
+/* A number that changes when a debug package is installed or removed. */
+uint64_t client_place_of(const struct symclient *c, const struct symobj *o);
 
 /* -- client_files.c -- */
 

@@ -222,6 +222,35 @@ static void test_deleted_and_replaced(void **state)
         symobj_close(client, o);
 }
 
+/* A package with debug symbols is installed, and removed, while the object is open. */
+static void test_debug_file_comes_later(void **state)
+{
+        _cleanup_free_ char *id = output_of("readelf -n %s/full | sed -n 's/.*Build ID: //p'", dir);
+        struct answer opened = {}, a;
+        struct symobj *o;
+
+        run("mkdir -p debug && strip -o early full");
+        o = open_path(client, path_in("early"), NULL, &opened);
+        ask_one(client, o, address, &a);
+        assert_int_equal(a.n_frames, 0);
+        assert_int_equal(symclient_look_again(client), 0);
+
+        run("mkdir -p debug/.build-id/%.2s && objcopy --only-keep-debug full late && "
+            "mv late debug/.build-id/%.2s/%s.debug",
+            id, id, id + 2);
+        assert_int_equal(symclient_look_again(client), 1);
+        assert_int_equal(symclient_look_again(client), 0);
+        ask_one(client, o, address, &a);
+        assert_string_equal(a.function, "deep_inside");
+        assert_non_null(strstr(a.file, "find_me.c"));
+
+        run("rm -r debug");
+        assert_int_equal(symclient_look_again(client), 1);
+        ask_one(client, o, address, &a);
+        assert_int_equal(a.n_frames, 0);
+        symobj_close(client, o);
+}
+
 static int setup(void **state)
 {
         static const char *debug_dirs[2];
@@ -257,6 +286,7 @@ int main(void)
                         cmocka_unit_test(test_dwz),
                         cmocka_unit_test(test_other_mount_namespace),
                         cmocka_unit_test(test_deleted_and_replaced),
+                        cmocka_unit_test(test_debug_file_comes_later),
         };
 
         return cmocka_run_group_tests(tests, setup, teardown);
