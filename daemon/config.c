@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "symbolizer/client.h"
 
 #define MAX_FILE_SIZE (1u << 20)
 
@@ -129,37 +130,57 @@ static int set_two_durations(const char *value, void *target)
         return 0;
 }
 
-static void free_events(struct config *c)
+static void free_words(char **word, uint32_t n)
 {
-        for (uint32_t i = 0; i < c->n_events; i++)
-                free(c->events[i]);
-        c->n_events = 0;
+        for (uint32_t i = 0; i < n; i++) {
+                free(word[i]);
+                word[i] = NULL;
+        }
+}
+
+/* 1 to `max` words of `value`, in place of the `*n` there were. */
+static int set_words(const char *value, char **word, uint32_t max, uint32_t *n)
+{
+        _cleanup_free_ char *copy = strdup(value);
+        uint32_t n_new = 0;
+        char *save;
+
+        if (!copy)
+                return -ENOMEM;
+        for (const char *p = value; *(p += strspn(p, " \t,")); p += strcspn(p, " \t,"))
+                if (++n_new > max)
+                        return -E2BIG;
+        if (n_new == 0)
+                return -EINVAL;
+        free_words(word, *n);
+        *n = 0;
+        for (char *w = strtok_r(copy, " \t,", &save); w; w = strtok_r(NULL, " \t,", &save)) {
+                word[*n] = strdup(w);
+                if (!word[*n])
+                        return -ENOMEM;
+                ++*n;
+        }
+        return 0;
 }
 
 static int set_events(const char *value, void *target)
 {
         struct config *c = target;
-        _cleanup_free_ char *copy = strdup(value);
-        char *save, *names[ABI_MAX_EVENTS];
+
+        return set_words(value, c->events, ABI_MAX_EVENTS, &c->n_events);
+}
+
+static int set_debug_dirs(const char *value, void *target)
+{
+        struct config *c = target;
         uint32_t n = 0;
 
-        if (!copy)
-                return -ENOMEM;
-        for (char *w = strtok_r(copy, " \t,", &save); w; w = strtok_r(NULL, " \t,", &save)) {
-                if (n == ABI_MAX_EVENTS)
-                        return -E2BIG;
-                names[n++] = w;
-        }
-        if (n == 0)
-                return -EINVAL;
-        free_events(c);
-        for (uint32_t i = 0; i < n; i++) {
-                c->events[i] = strdup(names[i]);
-                if (!c->events[i])
-                        return -ENOMEM;
-                c->n_events++;
-        }
-        return 0;
+        for (const char *p = value; *(p += strspn(p, " \t,")); p += strcspn(p, " \t,"))
+                if (*p != '/')
+                        return -EINVAL;
+        while (c->debug_dirs[n])
+                n++;
+        return set_words(value, c->debug_dirs, CONFIG_MAX_DEBUG_DIRS, &n);
 }
 
 #define FIELD(f) offsetof(struct config, f)
@@ -188,6 +209,8 @@ static const struct {
                 {"Api", "TokenFile", set_text, FIELD(token_file), "a path", ""},
                 {"Api", "ClientCa", set_text, FIELD(client_ca), "a path", ""},
                 {"Api", "Group", set_text, FIELD(group), "the name of a group", "profd"},
+                {"Symbols", "DebugDirectories", set_debug_dirs, 0, "1 to 8 absolute paths",
+                 SYM_DEBUG_DIRECTORIES},
                 {"Limits", "Cpu", set_share, FIELD(cpu_ppm), "a share of all CPUs above 0%, as 1%", "1%"},
                 {"Limits", "Memory", set_memory, FIELD(memory), "a size of 32M or more", "256M"},
 };
@@ -374,7 +397,8 @@ struct config *config_free(struct config *c)
 {
         if (!c)
                 return NULL;
-        free_events(c);
+        free_words(c->events, c->n_events);
+        free_words(c->debug_dirs, CONFIG_MAX_DEBUG_DIRS);
         free(c->directory);
         free(c->socket);
         free(c->listen);

@@ -10,7 +10,8 @@
 #include "base/buf.h"
 #include "bpf/abi.h"
 
-#define CONFIG_DEFAULT_FILE "/etc/profd/profd.conf"
+#define CONFIG_MAX_DEBUG_DIRS 8
+#define CONFIG_DEFAULT_FILE   "/etc/profd/profd.conf"
 
 struct config {
         /* [Sampling] */
@@ -24,6 +25,8 @@ struct config {
         uint64_t merge_ns[2], merge_after_ns[2];
         /* [Api] */
         char *socket, *listen, *tls_certificate, *tls_key, *token_file, *client_ca, *group;
+        /* [Symbols] */
+        char *debug_dirs[CONFIG_MAX_DEBUG_DIRS + 1]; /* NULL-terminated */
         /* [Limits] */
         uint32_t cpu_ppm; /* of all CPUs */
         uint64_t memory;  /* bytes, BPF maps and worker included */

@@ -451,6 +451,7 @@ static int start_sampling(struct manager *m)
                         .cache_dir = names,
                         .cache_max = c->max_size / NAMES_CACHE_SHARE,
                         .memory = 0,
+                        .debug_dirs = (const char *const *)c->debug_dirs,
         };
         r = symclient_new(&m->symbols, &symbols);
         if (r < 0) {

@@ -469,7 +469,7 @@ int symclient_wait(struct symclient *c, int timeout_ms)
 
 static int copy_dirs(struct symclient *c, const char *const *dirs)
 {
-        static const char *const standard[] = {"/usr/lib/debug", NULL};
+        static const char *const standard[] = {SYM_PACKAGED_DEBUG, SYM_FETCHED_DEBUG, NULL};
         size_t n = 0;
 
         if (!dirs)

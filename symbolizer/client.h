@@ -17,8 +17,12 @@
 #include "symbolizer/unwind_format.h"
 
 #define SYM_BUILD_ID_MAX 32
-#define SYM_MAX_SEGMENTS 16
-#define SYM_MAX_INLINE   64 /* frames of one address; deeper chains lose the middle */
+/* Where separate debug files are looked for: of packages, then of profctl-debuginfod(1). */
+#define SYM_PACKAGED_DEBUG    "/usr/lib/debug"
+#define SYM_FETCHED_DEBUG     "/var/cache/profd-debuginfod"
+#define SYM_DEBUG_DIRECTORIES SYM_PACKAGED_DEBUG " " SYM_FETCHED_DEBUG
+#define SYM_MAX_SEGMENTS      16
+#define SYM_MAX_INLINE        64 /* frames of one address; deeper chains lose the middle */
 
 struct symclient;
 struct symobj; /* an open object; reference held by the opener until symobj_close() */
@@ -28,7 +32,7 @@ struct symclient_options {
         uint64_t cache_max;            /* bytes of it */
         uint64_t memory;               /* the worker's address space limit in bytes; 0: default */
         bool unsandboxed;              /* tests only: parse in a plain child */
-        const char *const *debug_dirs; /* NULL-terminated; NULL: { "/usr/lib/debug" } */
+        const char *const *debug_dirs; /* NULL-terminated; NULL: the words of SYM_DEBUG_DIRECTORIES */
 };
 
 int symclient_new(struct symclient **ret, const struct symclient_options *options);
@@ -50,6 +54,8 @@ struct sym_segment { /* an executable PT_LOAD */
 struct sym_info {
         uint8_t build_id[SYM_BUILD_ID_MAX];
         uint8_t build_id_len;
+        uint8_t alt_build_id[SYM_BUILD_ID_MAX]; /* of the dwz file that its debug information refers to */
+        uint8_t alt_build_id_len;
         uint8_t elf_class; /* ELFCLASS32 or 64 */
         uint16_t machine, type;
         uint64_t entry;

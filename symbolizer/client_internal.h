@@ -68,7 +68,7 @@ struct symobj {
         uint32_t pid; /* of a JIT's process */
         uint32_t ns_pid;
         uint32_t jit_kind; /* enum wire_jit_kind; 0: not found yet */
-        uint64_t place; /* client_place_of() when it was opened, or looked at again */
+        uint64_t place;    /* client_place_of() when it was opened, or looked at again */
         struct cache_object *cached;
         uint64_t spent_ns;         /* CPU time of workers on its names, */
         uint64_t n_asked;          /* and the addresses it was spent on */

@@ -212,7 +212,8 @@ static void kill_late(struct symclient *c, uint32_t i, bool contents, const char
 
 static bool info_is_sound(const struct wire_info *i)
 {
-        return i->info.build_id_len <= SYM_BUILD_ID_MAX && i->info.n_segments <= SYM_MAX_SEGMENTS;
+        return i->info.build_id_len <= SYM_BUILD_ID_MAX && i->info.alt_build_id_len <= SYM_BUILD_ID_MAX &&
+               i->info.n_segments <= SYM_MAX_SEGMENTS;
 }
 
 static void on_opened(struct symclient *c, uint32_t i, struct request *r)

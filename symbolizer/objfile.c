@@ -75,6 +75,16 @@ static bool has_dwarf(struct elf_image *e)
         return has_section(e, ".debug_info") || has_section(e, ".zdebug_info");
 }
 
+static void copy_alt_build_id(struct elf_image *e, struct sym_info *info)
+{
+        struct span id;
+
+        if (!dwarf_alt_link(e, &id) || id.size > sizeof(info->alt_build_id))
+                return;
+        memcpy(info->alt_build_id, id.data, id.size);
+        info->alt_build_id_len = (uint8_t)id.size;
+}
+
 void objfile_info(struct objfile *o, struct wire_info *ret)
 {
         struct elf_image *e = o->image;
@@ -98,6 +108,7 @@ void objfile_info(struct objfile *o, struct wire_info *ret)
                         .has_minidebug = has_section(e, ".gnu_debugdata"),
         };
         info->build_id_len = (uint8_t)elf_image_build_id(e, info->build_id, sizeof(info->build_id));
+        copy_alt_build_id(e, info);
         for (uint32_t i = 0; i < elf_image_n_segments(e) && info->n_segments < SYM_MAX_SEGMENTS; i++) {
                 const struct elf_segment *s = elf_image_segment(e, i);
 

@@ -14,7 +14,7 @@
 #include "symbolizer/client.h"
 
 #define WIRE_FD      3 /* the socket in the worker */
-#define WIRE_VERSION 2 /* of this file: a worker that an upgrade has replaced is not talked to */
+#define WIRE_VERSION 3 /* of this file: a worker that an upgrade has replaced is not talked to */
 
 enum wire_type {
         WIRE_HELLO = 1,    /* worker, unasked, once: struct wire_hello */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "profile/symbols.h"
+#include "tools/debug_wanted.h"
 #include "tools/package.h"
 
 #define MAX_LINES 5
@@ -30,28 +30,6 @@ struct counting {
         int64_t samples;
 };
 
-static const char *frame_name(const struct profile *p, const struct profile_location *l)
-{
-        return l->n_lines ? p->string[p->function[p->line[l->first_line + l->n_lines - 1].function].name]
-                          : "";
-}
-
-/* "object+0x123" is how profd writes an address that has no name. */
-static bool is_unnamed(const struct profile *p, const struct profile_location *l)
-{
-        const char *name = frame_name(p, l),
-                   *object = object_base_name(p->string[p->mapping[l->mapping].file]);
-        size_t n = strlen(object);
-
-        return !*name || (!strncmp(name, object, n) && !strncmp(name + n, "+0x", 3));
-}
-
-static bool has_lines(const struct profile *p, const struct profile_location *l)
-{
-        return l->n_lines > 0 &&
-               (p->line[l->first_line].line > 0 || p->function[p->line[l->first_line].function].file);
-}
-
 static bool is_file(const struct profile *p, const struct profile_location *l)
 {
         return l->mapping && p->string[p->mapping[l->mapping].file][0] == '/';
@@ -69,10 +47,10 @@ static void count_sample(struct counting *c, uint32_t i)
                 if (!is_file(p, l))
                         continue;
                 struct object_counts *o = &c->object[p->mapping[l->mapping].file];
-                if (is_unnamed(p, l)) {
+                if (location_is_unnamed(p, l)) {
                         o->unnamed += o->stamp == i + 1 ? 0 : n;
                         o->stamp = i + 1;
-                } else if (k == 0 && !has_lines(p, l)) {
+                } else if (k == 0 && !location_has_lines(p, l)) {
                         o->no_lines += n;
                 }
         }
@@ -80,7 +58,7 @@ static void count_sample(struct counting *c, uint32_t i)
                 return;
         const uint32_t *root = &p->sample_location[s->first_location + s->n_locations - 1];
         const struct profile_location *last = &p->location[root[-1]];
-        const char *end = frame_name(p, &p->location[*root]);
+        const char *end = location_name(p, &p->location[*root]);
         if (!strncmp(end, TRUNCATED, strlen(TRUNCATED)) && is_file(p, last)) {
                 c->object[p->mapping[last->mapping].file].ends += n;
                 c->object[p->mapping[last->mapping].file].end = end + strlen(TRUNCATED);

@@ -25,6 +25,7 @@ static const struct {
                 {"dump", verb_dump, "write the profile in another format"},
                 {"list", verb_list, "the stored windows"},
                 {"push", verb_push, "send the stored windows to a receiver of OTLP"},
+                {"debuginfod", verb_debuginfod, "fetch debug files of what is sampled without names"},
                 {"status", verb_status, "what is sampled, at what cost, what is lost"},
 };
 

@@ -4,6 +4,7 @@
 
 int verb_annotate(int argc, char **argv);
 int verb_changes(int argc, char **argv);
+int verb_debuginfod(int argc, char **argv);
 int verb_diff(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
 int verb_dump(int argc, char **argv);
