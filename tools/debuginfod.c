@@ -22,9 +22,9 @@
 
 #define MAX_SERVERS 8
 #define DEFAULT_MAX (1ull << 30)
-#define RANGE       (600 * NSEC_PER_SEC)  /* of the profile that is asked for, */
+#define RANGE       (300 * NSEC_PER_SEC)  /* of the profile that is asked for, */
 #define RANGE_ONCE  (3600 * NSEC_PER_SEC) /* and with --once */
-#define POLL_S      300u
+#define POLL_S      60u
 #define ID_TEXT_MAX (2 * SYM_BUILD_ID_MAX + 1)
 
 enum { OPT_SERVER, OPT_CACHE, OPT_MAX, OPT_CA, OPT_ONCE };
