@@ -6,17 +6,25 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "symbolizer/go_module.h"
 
 #define MAGIC_1_16 0xfffffffau
 #define MAGIC_1_18 0xfffffff0u
 #define MAGIC_1_20 0xfffffff1u
 
 #define MAX_STEPS 100000 /* of one table of values of a function */
+#define MAX_DEPTH 64     /* of inlined calls */
+
+/* Numbers of a function's tables: _PCDATA_InlTreeIndex and _FUNCDATA_InlTree, the same since 1.16. */
+#define VALUES_INLINED 2
+#define DATA_INLINED   3
 
 struct gopclntab {
+        struct elf_image *image;
         struct span all;
         uint32_t magic, quantum, word; /* bytes of an instruction's unit, of a pointer */
         uint64_t text;                 /* what addresses are relative to */
+        uint64_t gofunc;               /* what functions' data is relative to, since 1.18; 0: not known */
         uint64_t n_functions;
         struct span names, units, files, values,
                         functions; /* from their beginning to the end of the table */
@@ -56,29 +64,11 @@ static const char *text_at(struct span s, uint64_t at)
         return at < s.size && memchr(s.data + at, 0, s.size - at) ? (const char *)s.data + at : NULL;
 }
 
-/* In a position-independent program the linker may have left the word to the loader. */
-static uint64_t relocated(struct elf_image *e, uint64_t place)
-{
-        static const char *const name[] = {".rela", ".rela.dyn"};
-        struct elf_section s;
-        Elf64_Rela r;
-
-        for (size_t k = 0; k < ARRAY_SIZE(name); k++) {
-                if (elf_image_section(e, name[k], &s) < 0)
-                        continue;
-                for (size_t at = 0; s.bytes.size - at >= sizeof(r); at += sizeof(r)) {
-                        memcpy(&r, s.bytes.data + at, sizeof(r));
-                        if (r.r_offset == place)
-                                return (uint64_t)r.r_addend;
-                }
-        }
-        return 0;
-}
-
-static int read_header(struct gopclntab *t, struct elf_image *e, uint64_t address)
+static int read_header(struct gopclntab *t, uint64_t address)
 {
         uint64_t magic, quantum, word, part[5];
         uint32_t n = 0, first;
+        struct go_module module;
 
         if (!load(t->all, 0, 4, &magic) || !load(t->all, 6, 1, &quantum) || !load(t->all, 7, 1, &word))
                 return -EBADMSG;
@@ -95,10 +85,6 @@ static int read_header(struct gopclntab *t, struct elf_image *e, uint64_t addres
         if (magic != MAGIC_1_16) {
                 if (!load(t->all, first, t->word, &t->text))
                         return -EBADMSG;
-                if (t->text == 0 && word == 8)
-                        t->text = relocated(e, address + first);
-                if (t->text == 0)
-                        return -EBADMSG; /* better no names than wrong ones */
                 first += t->word;
         }
         for (; n < ARRAY_SIZE(part); n++)
@@ -109,6 +95,17 @@ static int read_header(struct gopclntab *t, struct elf_image *e, uint64_t addres
         t->files = from(t->all, part[2]);
         t->values = from(t->all, part[3]);
         t->functions = from(t->all, part[4]);
+        if (magic != MAGIC_1_16) {
+                struct go_table table = {address, t->all.size, address + part[0], t->word,
+                                         magic == MAGIC_1_20};
+
+                if (go_module_find(t->image, &table, &module) == 0) {
+                        t->text = t->text ? t->text : module.text;
+                        t->gofunc = module.gofunc;
+                }
+                if (t->text == 0)
+                        return -EBADMSG; /* better no names than wrong ones */
+        }
         return t->n_functions > 0 && t->n_functions < t->functions.size / 8 ? 0 : -EBADMSG;
 }
 
@@ -126,8 +123,9 @@ int gopclntab_new(struct gopclntab **ret, struct elf_image *e)
         t = calloc(1, sizeof(*t));
         if (!t)
                 return -ENOMEM;
+        t->image = e;
         t->all = s.bytes;
-        r = read_header(t, e, s.address);
+        r = read_header(t, s.address);
         if (r < 0) {
                 free(t);
                 return r;
@@ -223,13 +221,21 @@ static const char *file_of(const struct gopclntab *t, struct span record, uint64
         return text_at(t->files, offset);
 }
 
-bool gopclntab_find(const struct gopclntab *t, uint64_t address, struct go_function *ret)
+/* -- functions -- */
+
+struct function {
+        struct span record;
+        uint64_t start, end;
+        const char *name;
+        uint32_t lines;   /* table of lines */
+        uint32_t line;    /* where it begins; 0: unknown */
+        uint32_t inlined; /* table of the innermost inlined call; 0: none */
+        struct span calls;
+};
+
+static bool find_record(const struct gopclntab *t, uint64_t address, struct function *ret)
 {
         uint64_t low = 0, high = t->n_functions, start, end, offset;
-        struct go_function f = {};
-        uint32_t name, lines, line;
-        struct span record;
-        int32_t value;
 
         while (low < high) {
                 uint64_t middle = low + (high - low) / 2;
@@ -246,19 +252,110 @@ bool gopclntab_find(const struct gopclntab *t, uint64_t address, struct go_funct
             address >= end ||
             !load(t->functions, (low - 1) * 2 * entry_size(t) + entry_size(t), entry_size(t), &offset))
                 return false;
-        record = from(t->functions, offset);
-        if (!field(record, t, FIELD_NAME, &name))
+        *ret = (struct function){.record = from(t->functions, offset), .start = start, .end = end};
+        return true;
+}
+
+/* The bytes from a function's piece of data to the end of its segment. Offsets of the pieces stand behind
+ * those of the tables of values; addresses, aligned, in 1.16. */
+static struct span data_of(const struct gopclntab *t, struct span record, uint64_t first, uint32_t n_values,
+                           uint32_t number)
+{
+        bool is_address = t->magic == MAGIC_1_16;
+        uint64_t at = first + 4 * (uint64_t)n_values, v, n = is_address ? t->word : 4;
+
+        if (is_address)
+                at += -(uint64_t)(record.data - t->all.data + at) & (t->word - 1);
+        if (!load(record, at + number * n, (uint32_t)n, &v))
+                return (struct span){NULL, 0};
+        if (is_address ? v == 0 : v == UINT32_MAX || !t->gofunc)
+                return (struct span){NULL, 0};
+        return elf_image_at(t->image, is_address ? v : t->gofunc + v, SIZE_MAX);
+}
+
+/* Adds where a function's inlined calls are. */
+static void find_inlined(const struct gopclntab *t, struct function *f)
+{
+        uint64_t counts = entry_size(t) +
+                          4 * (uint64_t)(t->magic == MAGIC_1_20 ? FIELD_START_LINE + 1 : FIELD_START_LINE);
+        uint64_t n_data, inlined;
+        uint32_t n_values;
+
+        if (!field(f->record, t, FIELD_N_DATA, &n_values) || n_values <= VALUES_INLINED ||
+            !load(f->record, counts + 3, 1, &n_data) || n_data <= DATA_INLINED ||
+            !load(f->record, counts + 4 + 4 * VALUES_INLINED, 4, &inlined))
+                return;
+        f->calls = data_of(t, f->record, counts + 4, n_values, DATA_INLINED);
+        f->inlined = f->calls.data ? (uint32_t)inlined : 0;
+}
+
+static bool find_function(const struct gopclntab *t, uint64_t address, struct function *ret)
+{
+        struct function f;
+        uint32_t name;
+
+        if (!find_record(t, address, &f) || !field(f.record, t, FIELD_NAME, &name))
                 return false;
         f.name = text_at(t->names, name);
         if (!f.name || !*f.name)
                 return false;
-        f.start = start;
-        f.end = end;
-        f.file = file_of(t, record, start, address);
-        if (field(record, t, FIELD_LINE, &lines) && value_at(t, lines, start, address, &value) && value > 0)
-                f.line = (uint32_t)value;
-        if (t->magic == MAGIC_1_20 && field(record, t, FIELD_START_LINE, &line))
-                f.function_line = line;
+        if (!field(f.record, t, FIELD_LINE, &f.lines))
+                f.lines = 0;
+        if (t->magic == MAGIC_1_20 && !field(f.record, t, FIELD_START_LINE, &f.line))
+                f.line = 0;
+        find_inlined(t, &f);
         *ret = f;
         return true;
+}
+
+/* An inlined call, as type inlinedCall. */
+struct call {
+        const char *name;
+        uint32_t line;  /* where the function begins; 0: unknown */
+        uint64_t place; /* address of an instruction of the caller at the line of the call */
+};
+
+static bool call_at(const struct gopclntab *t, const struct function *f, uint64_t address, struct call *ret)
+{
+        bool is_1_20 = t->magic == MAGIC_1_20;
+        uint64_t name, place, line = 0, at;
+        int32_t number;
+
+        if (!f->inlined || !value_at(t, f->inlined, f->start, address, &number) || number < 0)
+                return false;
+        at = (uint64_t)number * (is_1_20 ? 16 : 20);
+        if (!load(f->calls, at + (is_1_20 ? 4 : 12), 4, &name) ||
+            !load(f->calls, at + (is_1_20 ? 8 : 16), 4, &place) ||
+            (is_1_20 && !load(f->calls, at + 12, 4, &line)) || place >= f->end - f->start)
+                return false;
+        *ret = (struct call){text_at(t->names, name), (uint32_t)line, f->start + place};
+        return ret->name && *ret->name;
+}
+
+uint32_t gopclntab_find(const struct gopclntab *t, uint64_t address, struct go_frame *ret, uint32_t max)
+{
+        struct function f;
+        struct call call;
+        uint32_t n = 0;
+
+        if (max == 0 || !find_function(t, address, &f))
+                return 0;
+        for (uint32_t depth = 0; depth < MAX_DEPTH; depth++) {
+                bool is_inlined = depth + 1 < MAX_DEPTH && call_at(t, &f, address, &call);
+                struct go_frame *frame = &ret[n];
+                int32_t line;
+
+                if (!is_inlined || n + 1 < max) {
+                        *frame = (struct go_frame){.name = is_inlined ? call.name : f.name,
+                                                   .file = file_of(t, f.record, f.start, address),
+                                                   .function_line = is_inlined ? call.line : f.line};
+                        if (value_at(t, f.lines, f.start, address, &line) && line > 0)
+                                frame->line = (uint32_t)line;
+                        n++;
+                }
+                if (!is_inlined)
+                        break;
+                address = call.place;
+        }
+        return n;
 }

@@ -455,6 +455,19 @@ static int add_chain(struct names *names, const struct dwarf_frame *f, uint32_t 
         return r;
 }
 
+/* The number of frames that were added, or an error. */
+static int add_go_chain(struct objfile *o, uint64_t address, struct names *names)
+{
+        struct go_frame frame[SYM_MAX_INLINE];
+        uint32_t n = gopclntab_find(o->go, address, frame, ARRAY_SIZE(frame));
+        int r = 0;
+
+        for (uint32_t i = 0; i < n && r == 0; i++)
+                r = names_add_raw(names, frame[i].name, frame[i].file, frame[i].line, frame[i].function_line,
+                                  i + 1 < n);
+        return r < 0 ? r : (int)n;
+}
+
 struct elf_image *objfile_image(struct objfile *o)
 {
         return o->image;
@@ -476,7 +489,6 @@ int objfile_name(struct objfile *o, uint64_t address, bool no_debug, struct name
 {
         struct dwarf_frame frame[MAX_CHAIN];
         struct symbol symbol = {};
-        struct go_function go;
         int n = 0, r;
 
         search(o);
@@ -499,8 +511,11 @@ int objfile_name(struct objfile *o, uint64_t address, bool no_debug, struct name
         if (n > 0)
                 return add_chain(names, frame, (uint32_t)n, symbol.name);
         load_go(o);
-        if (o->go && gopclntab_find(o->go, address, &go))
-                return names_add_raw(names, go.name, go.file, go.line, go.function_line, false);
+        if (o->go) {
+                r = add_go_chain(o, address, names);
+                if (r != 0)
+                        return MIN_OF(r, 0);
+        }
         return symbol.name ? names_add_raw(names, symbol.name, NULL, 0, 0, false) : 0;
 }
 

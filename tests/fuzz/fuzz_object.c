@@ -98,19 +98,22 @@ static void use_symtab(struct elf_image *e)
         symtab_free(t);
 }
 
+#define GO_FRAMES 16
+
 static void use_go(struct elf_image *e)
 {
         struct gopclntab *t;
-        struct go_function f;
+        struct go_frame f[GO_FRAMES];
 
         if (gopclntab_new(&t, e) < 0)
                 return;
         for (uint32_t i = 0; i < 64 * elf_image_n_segments(e) && i < 1024; i++) {
                 uint64_t address = elf_image_segment(e, i / 64)->vaddr + i % 64 * 7;
+                uint32_t n = gopclntab_find(t, address, f, i % 8 ? GO_FRAMES : 1);
 
-                if (gopclntab_find(t, address, &f))
-                        REQUIRE(strlen(f.name) > 0 && f.start < f.end &&
-                                (!f.file || strlen(f.file) < SIZE_MAX));
+                REQUIRE(n <= GO_FRAMES);
+                for (uint32_t k = 0; k < n; k++)
+                        REQUIRE(strlen(f[k].name) > 0 && (!f[k].file || strlen(f[k].file) < SIZE_MAX));
         }
         gopclntab_free(t);
 }
