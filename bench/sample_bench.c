@@ -7,19 +7,13 @@
  *
  *   sample_bench [HZ [SECONDS [hot|cold]]]        needs root, and profd-worker beside it or installed */
 #include <errno.h>
-#include <libgen.h>
 #include <linux/perf_event.h>
-#include <limits.h>
 #include <poll.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -27,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "frames_load.h"
 #include "profd_half.h"
 #include "stackmap.skel.h"
 
@@ -117,32 +112,6 @@ static double other_frames(struct stackmap_bpf *k)
         return samples ? (double)frames / (double)samples : 0;
 }
 
-/* bench/frames on each CPU. */
-static int start_load(const char *self, const char *how, pid_t *pid)
-{
-        int cpus = (int)MIN_OF(sysconf(_SC_NPROCESSORS_ONLN), MAX_CPUS);
-        char copy[PATH_MAX], path[PATH_MAX + 16];
-
-        snprintf(copy, sizeof(copy), "%s", self);
-        snprintf(path, sizeof(path), "%s/frames", dirname(copy));
-        for (int i = 0; i < cpus; i++) {
-                pid[i] = fork();
-                if (pid[i] < 0)
-                        return -errno;
-                if (pid[i] == 0) {
-                        cpu_set_t set;
-                        CPU_ZERO(&set);
-                        CPU_SET(i, &set);
-                        sched_setaffinity(0, sizeof(set), &set);
-                        prctl(PR_SET_PDEATHSIG, SIGKILL);
-                        execl(path, path, how, NULL);
-                        perror(path);
-                        _exit(127);
-                }
-        }
-        return cpus;
-}
-
 static int write_number(const char *path, int n)
 {
         _cleanup_fclose_ FILE *f = fopen(path, "w");
@@ -157,8 +126,8 @@ int main(int argc, char **argv)
         struct stackmap_bpf *other = stackmap_bpf__open_and_load();
         uint64_t ours, begin[ABI_STAT_MAX], end[ABI_STAT_MAX], ns0, runs0, ns1, runs1;
         int64_t stats_before = 0;
-        pid_t load[MAX_CPUS];
-        int r, n_load = 0;
+        struct frames_load load = {.n = 0};
+        int r;
 
         read_file_i64(STATS_PATH, &stats_before);
         if (!other || frequency < 1 || seconds < 1 || write_number(STATS_PATH, 1) < 0 ||
@@ -166,8 +135,8 @@ int main(int argc, char **argv)
                 fprintf(stderr, "sample_bench: needs root, BPF and profd-worker\n");
                 return 1;
         }
-        if (argc > 3)
-                n_load = start_load(argv[0], argv[3], load);
+        if (argc > 3 && frames_load_start(&load, argv[0], argv[3]) < 0)
+                return 1;
         for (int i = 0; i < WARM_UP; i += DRAIN_S)
                 interval(&b);
         b = (struct bench){.profd = b.profd};
@@ -185,10 +154,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < ABI_STAT_MAX; i++)
                 end[i] -= begin[i];
         write_number(STATS_PATH, (int)stats_before);
-        for (int i = 0; i < n_load; i++) {
-                kill(load[i], SIGKILL);
-                waitpid(load[i], NULL, 0);
-        }
+        frames_load_stop(&load);
 
         if (!end[ABI_STAT_TAKEN] || !b.samples || runs1 == runs0) {
                 fprintf(stderr, "sample_bench: the host was idle\n");
