@@ -76,6 +76,8 @@ static bool eh_frame_by_segment(struct elf_image *e, struct cfi_section *ret)
                 if (s->type != PT_GNU_EH_FRAME)
                         continue;
                 header = elf_image_at(e, s->vaddr, 16);
+                if (header.size == 0)
+                        continue;
                 r = (struct cfi_reader){.p = header.data, .end = header.data + header.size};
                 version = cfi_u8(&r);
                 encoding = cfi_u8(&r);

@@ -258,12 +258,13 @@ static const char *scope_name(const struct facts *f)
         }
 }
 
-/* "a::b::name". *ret NULL when it stands in nothing that has a name, or is too long. */
+/* "a::b::name", in D "a.b.name". *ret NULL when it stands in nothing that has a name, or is too long. */
 static int qualify(struct dwarf_names *n, const struct facts *f, const char **ret)
 {
         uint64_t scope[MAX_SCOPES];
         char text[MAX_NAME];
-        size_t end = sizeof(text), len = strnlen(f->name, sizeof(text));
+        const char *between = f->unit->language == DW_LANG_D ? "." : "::";
+        size_t end = sizeof(text), len = strnlen(f->name, sizeof(text)), gap = strlen(between);
         uint32_t n_scopes;
         int r;
 
@@ -290,10 +291,10 @@ static int qualify(struct dwarf_names *n, const struct facts *f, const char **re
                 if (!name)
                         continue;
                 len = strnlen(name, sizeof(text));
-                if (len + 2 > end)
+                if (len + gap > end)
                         return 0;
-                end -= 2;
-                memcpy(text + end, "::", 2);
+                end -= gap;
+                memcpy(text + end, between, gap);
                 end -= len;
                 memcpy(text + end, name, len);
         }

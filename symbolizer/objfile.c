@@ -10,6 +10,7 @@
 #include "symbolizer/dwarf_index.h"
 #include "symbolizer/gopclntab.h"
 #include "symbolizer/inflate.h"
+#include "symbolizer/plt.h"
 #include "symbolizer/scratch.h"
 #include "symbolizer/symtab.h"
 
@@ -36,6 +37,8 @@ struct objfile {
         bool cfi_tried;
         struct gopclntab *go;
         bool go_tried;
+        struct plt *plt;
+        bool plt_tried;
 
         struct dwarf_index *dwarf;
         bool dwarf_tried;
@@ -401,7 +404,7 @@ static bool find_by_bounds(struct objfile *o, uint64_t address, struct symbol *r
 
 static bool is_mangled(const char *name)
 {
-        return strncmp(name, "_Z", 2) == 0 || strncmp(name, "_R", 2) == 0;
+        return name[0] == '_' && (name[1] == 'Z' || name[1] == 'R' || name[1] == 'D');
 }
 
 /* Whether a mangled name can be that of a function with this plain name. */
@@ -479,10 +482,21 @@ struct symtab *objfile_symtab(struct objfile *o)
         return load_symtab(o) < 0 ? NULL : o->symtab;
 }
 
+static struct plt *load_plt(struct objfile *o)
+{
+        if (!o->plt_tried) {
+                o->plt_tried = true;
+                if (plt_new(&o->plt, o->image) < 0)
+                        o->plt = NULL;
+        }
+        return o->plt;
+}
+
 bool objfile_symbol_at(struct objfile *o, uint64_t address, struct symbol *ret)
 {
-        return objfile_symtab(o) &&
-               (symtab_find(o->symtab, address, ret) || find_by_bounds(o, address, ret));
+        if (objfile_symtab(o) && (symtab_find(o->symtab, address, ret) || find_by_bounds(o, address, ret)))
+                return true;
+        return load_plt(o) && plt_find(o->plt, address, ret);
 }
 
 int objfile_name(struct objfile *o, uint64_t address, bool no_debug, struct names *names)
@@ -562,6 +576,7 @@ void objfile_drop(struct objfile *o)
         o->dwarf = dwarf_index_free(o->dwarf);
         o->cfi = cfi_table_free(o->cfi);
         o->go = gopclntab_free(o->go);
+        o->plt = plt_free(o->plt);
         o->symtab = symtab_free(o->symtab);
         for (uint32_t i = 0; i < o->n_split; i++)
                 elf_image_free(o->split[i]);
@@ -574,7 +589,7 @@ void objfile_drop(struct objfile *o)
         o->mini = elf_image_free(o->mini);
         free(o->mini_bytes);
         o->mini_bytes = NULL;
-        o->searched = o->symtab_tried = o->cfi_tried = o->go_tried = o->dwarf_tried = false;
+        o->searched = o->symtab_tried = o->cfi_tried = o->go_tried = o->plt_tried = o->dwarf_tried = false;
         elf_image_drop_pages(o->image);
 }
 

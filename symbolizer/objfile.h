@@ -39,7 +39,8 @@ int objfile_functions(struct objfile *o, const char *name, uint64_t address, str
 struct elf_image *objfile_image(struct objfile *o);
 /* Loads it on need; NULL: there is none. */
 struct symtab *objfile_symtab(struct objfile *o);
-/* By symbol, or by the bounds that call frame information gives. */
+/* By symbol, by the bounds that call frame information gives, or as a stub ("write@plt"). The name is valid
+ * until the next call. */
 struct symbol;
 bool objfile_symbol_at(struct objfile *o, uint64_t address, struct symbol *ret);
 

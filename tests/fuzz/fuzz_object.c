@@ -14,6 +14,7 @@
 #include "base/io.h"
 #include "symbolizer/gopclntab.h"
 #include "symbolizer/objfile.h"
+#include "symbolizer/plt.h"
 #include "symbolizer/symtab.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -118,6 +119,24 @@ static void use_go(struct elf_image *e)
         gopclntab_free(t);
 }
 
+static void use_plt(struct elf_image *e)
+{
+        struct plt *p;
+        struct symbol s;
+
+        if (plt_new(&p, e) < 0)
+                return;
+        for (uint32_t i = 0; i < elf_image_n_sections(e) && i < 256; i++) {
+                struct elf_section section;
+
+                elf_image_section_header(e, i, &section, NULL);
+                for (uint64_t k = 0; k < 16; k++)
+                        if (plt_find(p, section.address + 5 * k, &s))
+                                REQUIRE(strlen(s.name) > 4 && s.size > 0);
+        }
+        plt_free(p);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         int fd = memfd_create("object", MFD_CLOEXEC);
@@ -129,6 +148,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (elf_image_from_memory(data, size, BUDGET, &e) == 0) {
                 use_symtab(e);
                 use_go(e);
+                use_plt(e);
                 elf_image_free(e);
         }
         return 0;

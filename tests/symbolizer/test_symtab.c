@@ -136,6 +136,16 @@ static void test_demangle(void **state)
                          "<&T as core::fmt::Debug>::fmt");
         /* no hash: C++ */
         assert_demangled("_ZN3foo3barEv", "foo::bar()");
+        assert_demangled("_ZN3foo3barEv@plt", "foo::bar()@plt");
+        /* libiberty's test suite */
+        assert_demangled("_Dmain", "D main");
+        assert_demangled("_D8demangle4testFaZv", "demangle.test(char)");
+        assert_demangled("_D8demangle4testFAiZv", "demangle.test(int[])");
+        assert_demangled("_D8demangle9anonymous3fooZ", "demangle.anonymous.foo");
+        assert_demangled("_D8demangle4testFaZv.part.0", "demangle.test(char).part.0");
+        assert_false(demangle("_DYNAMIC", got));
+        assert_false(demangle("_D", got));
+        assert_false(demangle("write@plt", got));
         assert_false(demangle("main", got));
         assert_false(demangle("_Z", got));
         assert_false(demangle("", got));
@@ -183,6 +193,33 @@ static void test_names_that_explode(void **state)
         assert_string_equal(got + DEMANGLE_MAX - 4, "...");
 }
 
+/* Functions of maps of types to the same types, of maps ..., in D; libiberty writes such a name out whole.
+ * Real names have as many references, but not to each other. */
+static void test_d_names_that_explode(void **state)
+{
+        char name[1024], got[DEMANGLE_MAX], *p = stpcpy(name, "_D1aFi");
+        size_t last = (size_t)(p - name) - 1;
+
+        for (int i = 0; i < 60; i++) {
+                size_t here = (size_t)(p - name);
+
+                *p++ = 'H';
+                for (int k = 0; k < 2; k++) {
+                        size_t distance = (size_t)(p - name) - last;
+
+                        *p++ = 'Q';
+                        *p++ = (char)('a' + distance);
+                }
+                last = here;
+                strcpy(p, "Zv");
+                if (demangle(name, got))
+                        assert_true(strncmp(got, "a(int, ", 7) == 0);
+                else
+                        assert_true(i > 6);
+        }
+        assert_false(demangle(name, got));
+}
+
 static void test_names_that_nest(void **state)
 {
         _cleanup_free_ char *pointers = malloc(300001);
@@ -206,6 +243,7 @@ int main(void)
                         cmocka_unit_test(test_all_that_nm_lists),
                         cmocka_unit_test(test_demangle),
                         cmocka_unit_test(test_names_that_explode),
+                        cmocka_unit_test(test_d_names_that_explode),
                         cmocka_unit_test(test_names_that_nest),
         };
 
