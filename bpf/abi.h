@@ -1,13 +1,18 @@
 /* What the kernel half and the daemon share: map layouts, record layouts, counters.
  *
- * Values are explicit, asserted and never reused; PROFD_ABI_VERSION changes with any layout, so that a
- * daemon that takes over the maps of an older one sees whether it can read them. */
+ * Values are explicit, asserted and never reused; PROFD_ABI_VERSION tells a daemon that takes over the maps
+ * of an older one whether it can read them. */
 #ifndef BPF_ABI_H
 #define BPF_ABI_H
 
 #include "symbolizer/unwind_format.h"
 
+/* Of what a later daemon drains: struct abi_key, abi_count, abi_row, abi_cpu, abi_stack, abi_raw, and the
+ * memory that is kept with them (daemon/kept_state.h, daemon/journal.h). Mappings, tables and caches it does
+ * not read: they may change freely. */
+#ifndef PROFD_ABI_VERSION /* a test builds one of another version */
 #define PROFD_ABI_VERSION 2
+#endif
 
 #define ABI_MAX_FRAMES        512 /* of user space, after which a stack is folded in the middle */
 #define ABI_MAX_KERNEL_FRAMES 127 /* perf's own limit (kernel.perf_event_max_stack) */
@@ -72,7 +77,8 @@ struct abi_row {
         struct abi_count count;
 };
 
-/* Per CPU: entry `cpu` of `cpus`. */
+/* Per CPU: entry `cpu` of `cpus`. The first two members are the same in all versions, so that samples of
+ * maps that cannot be read can at least be counted. */
 struct abi_cpu {
         uint64_t stat[16];               /* enum abi_stat; TAKEN is the sum of taken[] */
         uint64_t taken[ABI_MAX_EVENTS];  /* samples by event, without those of the idle task */
@@ -197,6 +203,9 @@ enum abi_stat {
                                * the daemon from the time that passed: the kernel leaves out a tick that hits
                                * another BPF program or a long time with interrupts off, a virtual machine
                                * those while it does not run */
+        ABI_STAT_LOST_RESTART =
+                        12, /* found by the daemon that took over: in the hands of one that was killed */
+        ABI_STAT_LOST_UPGRADE = 13, /* likewise: in maps of a version that it cannot read */
         ABI_STAT_MAX = 16
 };
 

@@ -194,6 +194,7 @@ static const struct {
                 {"Sampling", "Events", set_events, 0, "1 to 8 perf event names", "cycles cache-misses"},
                 {"Sampling", "Frequency", set_frequency, FIELD(frequency), "a rate in Hz, 1 to 10000", "99"},
                 {"Sampling", "Threads", set_bool, FIELD(threads), "yes or no", "no"},
+                {"Sampling", "Pin", set_text, FIELD(pin), "a directory in a BPF file system", ""},
                 {"Store", "Directory", set_text, FIELD(directory), "a path", "/var/lib/profd"},
                 {"Store", "Window", set_window, FIELD(window_ns), "a duration from 5s to 1h", "60s"},
                 {"Store", "MaxSize", set_size, FIELD(max_size), "a size of 1M or more, as 512M or 1G", "1G"},
@@ -400,6 +401,7 @@ struct config *config_free(struct config *c)
         free_words(c->events, c->n_events);
         free_words(c->debug_dirs, CONFIG_MAX_DEBUG_DIRS);
         free(c->directory);
+        free(c->pin);
         free(c->socket);
         free(c->listen);
         free(c->tls_certificate);

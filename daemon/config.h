@@ -19,6 +19,7 @@ struct config {
         uint32_t n_events;
         uint64_t frequency; /* Hz */
         bool threads;       /* samples by thread */
+        char *pin;          /* directory of a BPF file system, or "" */
         /* [Store] */
         char *directory;
         uint64_t window_ns, max_size, max_age_ns;

@@ -77,6 +77,11 @@ void counters_losses(const struct counters *before, const struct counters *now,
                          "the kernel left out a tick: another BPF program ran, or the virtual machine did "
                          "not",
                          SINCE(stat[ABI_STAT_MISSED])},
+                        {"restart", "samples that a daemon before this one had in hand when it was killed",
+                         SINCE(stat[ABI_STAT_LOST_RESTART])},
+                        {"upgrade",
+                         "samples in maps of another version of profd, which this one cannot read",
+                         SINCE(stat[ABI_STAT_LOST_UPGRADE])},
                         {"deferred",
                          "a sample that waited for an unwind table found the queue full: raise Memory=",
                          SINCE(tracker.deferred_lost)},
@@ -101,7 +106,8 @@ uint64_t counters_waiting(const struct counters *c)
         /* rows that came to the pipeline, whatever became of them there */
         uint64_t done = c->pipeline.samples + c->tracker.deferred_lost + c->stat[ABI_STAT_LOST_COUNTS_FULL] +
                         c->stat[ABI_STAT_LOST_STACKS_FULL] + c->stat[ABI_STAT_LOST_BUSY] +
-                        c->stat[ABI_STAT_LOST_NESTED];
+                        c->stat[ABI_STAT_LOST_NESTED] + c->stat[ABI_STAT_LOST_RESTART] +
+                        c->stat[ABI_STAT_LOST_UPGRADE];
 
         return c->stat[ABI_STAT_TAKEN] > done ? c->stat[ABI_STAT_TAKEN] - done : 0;
 }

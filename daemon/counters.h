@@ -40,7 +40,7 @@ struct loss {
         const char *meaning; /* one line for people: what happened and what helps */
         uint64_t samples;
 };
-#define COUNTERS_LOSSES 8
+#define COUNTERS_LOSSES 10
 
 /* Writer NULL before it is started. */
 int counters_read(struct counters *ret, struct sampler *sampler, struct tracker *tracker,

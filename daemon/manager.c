@@ -15,9 +15,12 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "daemon/keep.h"
+#include "daemon/kept_state.h"
 #include "daemon/ledger.h"
 #include "daemon/recorder.h"
 #include "daemon/status.h"
+#include "daemon/takeover.h"
 
 #define DRAIN_NS          (5 * NSEC_PER_SEC) /* rows are aggregated in the kernel meanwhile */
 #define TRACK_USEC        100000ull          /* mapping records are read at least this often */
@@ -28,6 +31,9 @@
 #define NICE_LEVEL        (-10)
 #define UNHEALTHY_NS      (4 * DRAIN_NS)
 #define NAMES_CACHE_SHARE 8 /* of MaxSize= */
+/* Of Memory=, for the journal of a window. Mostly far less of it is used. */
+#define JOURNAL_SHARE 16
+#define JOURNAL_MAX   (16u << 20)
 
 struct manager {
         struct config *config;
@@ -44,6 +50,9 @@ struct manager {
         struct store *store;
         struct writer *writer;
         struct api *api;
+        struct keep *keep;
+        struct kept_memory *kept; /* NULL: nothing outlives us */
+        struct kept_objects *kept_objects;
 
         struct budget budget;
         struct counters budget_before; /* at the start of the budget's interval */
@@ -101,6 +110,8 @@ static int on_track(sd_event_source *source, uint64_t usec, void *ctx)
         struct manager *m = ctx;
 
         int r = tracker_poll(m->tracker);
+        if (r >= 0)
+                r = recorder_take_deferred(m->recorder);
         if (r < 0)
                 return fail(m, r, "cannot read mapping records");
         sd_event_source_set_time_relative(m->track_timer, TRACK_USEC);
@@ -491,7 +502,7 @@ static int start_serving(struct manager *m)
         }
         const struct api_config api = {
                         .socket = c->socket,
-                        .listen_fd = sd_listen_fds(1) > 0 ? SD_LISTEN_FDS_START : -1,
+                        .listen_fd = keep_listen_fd(m->keep),
                         .listen = c->listen,
                         .tls_certificate = c->tls_certificate,
                         .tls_key = c->tls_key,
@@ -502,11 +513,50 @@ static int start_serving(struct manager *m)
         return api_new(&m->api, &api, m->store, &api_ops, m); /* said by the API */
 }
 
+/* Without it samples are taken all the same, and a restart loses some. */
+static void start_keeping(struct manager *m)
+{
+        void *memory;
+
+        if (!keep_is_on(m->keep) || keep_memory(m->keep, "state", sizeof(struct kept_memory), &memory) < 0)
+                return;
+        m->kept = memory;
+        m->kept->head.magic = KEPT_MAGIC;
+        m->kept->head.version = PROFD_ABI_VERSION;
+        if (kept_objects_new(&m->kept_objects, m->kept) < 0 ||
+            sampler_keep(m->sampler, m->keep, &m->kept->head) < 0) {
+                m->kept = NULL;
+                return;
+        }
+        tracker_keep(m->tracker, m->kept_objects);
+}
+
+static int take_over(struct manager *m)
+{
+        const struct takeover_parts parts = {
+                        .keep = m->keep,
+                        .sampler = m->sampler,
+                        .tracker = m->tracker,
+                        .recorder = m->recorder,
+                        .store = m->store,
+                        .own = m->kept ? &m->kept->head : NULL,
+        };
+        int r = 0;
+
+        if (m->kept)
+                r = recorder_keep(m->recorder, m->keep, &m->kept->head,
+                                  MIN_OF(m->config->memory / JOURNAL_SHARE, (uint64_t)JOURNAL_MAX));
+        return r < 0 ? r : takeover_run(&parts);
+}
+
 static int start(struct manager *m)
 {
         raise_limits();
         go_first();
-        int r = start_sampling(m);
+        int r = keep_new(&m->keep, m->config->pin, m->config->directory);
+        if (r < 0)
+                return r; /* said there */
+        r = start_sampling(m);
         if (r >= 0)
                 r = start_serving(m);
         if (r < 0)
@@ -519,11 +569,14 @@ static int start(struct manager *m)
                         .memory = m->config->memory / 16,
         };
         budget_init(&m->budget, (uint32_t)m->config->frequency, m->config->cpu_ppm);
+        start_keeping(m);
         r = tracker_start(m->tracker);
         if (r >= 0)
                 r = sampler_start(m->sampler);
         if (r >= 0)
                 r = recorder_new(&m->recorder, &parts, m->writer, &m->budget, m->config->window_ns);
+        if (r >= 0)
+                r = take_over(m);
         if (r >= 0)
                 r = sd_event_default(&m->event);
         if (r >= 0)
@@ -589,6 +642,10 @@ int manager_run(struct manager *m)
         if (r < 0)
                 return r;
         recorder_finish(m->recorder);
+        sampler_leave(m->sampler);
+        if (keep_pins(m->keep))
+                log_notice("sampling goes on in %s for the next profd; remove that directory to end it",
+                           m->config->pin);
         return m->exit_status;
 }
 
@@ -609,6 +666,8 @@ struct manager *manager_free(struct manager *m)
         tracker_free(m->tracker);
         symclient_free(m->symbols);
         sampler_free(m->sampler);
+        kept_objects_free(m->kept_objects);
+        keep_free(m->keep);
         config_free(m->config);
         free(m->config_file);
         free(m);

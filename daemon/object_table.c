@@ -2,6 +2,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "base/idtable.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "daemon/kept_state.h"
 
 #define MAX_IDS         65535u
 #define MAX_OBJECTS     (1u << 20) /* with the anonymous ones, which have no id */
@@ -36,6 +38,7 @@ struct object_table {
         struct symclient *symbols;
         struct unwind_tables *tables;
         struct object_opener *opener;
+        struct kept_objects *kept;  /* NULL: nothing outlives us */
         struct object_entry **slot; /* NULL: free */
         uint32_t n_slots, cap_slots, free_hint;
         struct idtable index;
@@ -191,6 +194,7 @@ static void entry_free(struct object_table *t, struct object_entry *o)
         symobj_close(t->symbols, o->object.symbols);
         unwind_index_free(t->tables, o->index);
         if (o->object.id) {
+                kept_objects_remove(t->kept, o->object.id);
                 t->by_id[o->object.id] = NULL;
                 t->n_ids--;
         }
@@ -230,11 +234,35 @@ static struct object_entry *replace(struct object_table *t, struct object_entry 
 
 /* -- opening -- */
 
+/* Frames name it from now on. */
+static void keep_object(struct object_table *t, const struct object_entry *o)
+{
+        struct kept_object kept = {
+                        .id = o->object.id,
+                        .flags = o->object.address_is_offset ? KEPT_OBJECT_OFFSET : 0,
+                        .build_id_len = o->object.build_id_len,
+                        .device = o->device,
+                        .inode = o->inode,
+                        .generation = o->generation,
+        };
+
+        memcpy(kept.build_id, o->object.build_id, sizeof(kept.build_id));
+        snprintf(kept.path, sizeof(kept.path), "%s", o->path);
+        kept_objects_put(t->kept, &kept);
+}
+
+void object_table_keep(struct object_table *t, struct kept_objects *kept)
+{
+        t->kept = kept;
+}
+
 static void step(struct object_table *t, struct object_entry *o, enum object_state state)
 {
         o->state = state;
         step_forward(t, o);
         if (state >= OBJECT_READY) {
+                if (o->object.id && t->kept)
+                        keep_object(t, o);
                 o->republish = true;
                 t->changed = true;
         }

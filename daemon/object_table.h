@@ -12,6 +12,10 @@ int object_table_new(struct object_table **ret, struct symclient *symbols, struc
                      void (*on_step)(void *ctx), void *ctx);
 struct object_table *object_table_free(struct object_table *t);
 
+/* From here on what ids stand for is noted for a daemon after us. Borrowed. */
+struct kept_objects;
+void object_table_keep(struct object_table *t, struct kept_objects *kept);
+
 /* As a mapping names it. */
 struct object_key {
         uint64_t device, inode; /* 0: not a file */

@@ -13,6 +13,7 @@
 #define SETTLE_WINDOW_NS     (10 * NSEC_PER_SEC)
 #define SETTLE_COLLECTION_NS (1500 * NSEC_PER_MSEC) /* collectors wait 3 s over what they asked for */
 #define SETTLE_LEAST_NS      (200 * NSEC_PER_MSEC)  /* deferred samples wait for tables */
+#define LATE_NS              NSEC_PER_SEC           /* and at most so long */
 #define TICK_MS              50
 #define FOLLOW_TICK_MS       20
 #define MAX_GATHERINGS       256
@@ -22,7 +23,7 @@ struct gathering {
         struct gathering *next;
         struct window *window;
         void *user;
-        bool collection;
+        bool collection, past;                    /* past: of a daemon before us */
         struct api_collect what;                  /* of a collection */
         uint32_t mark;                            /* of the process tree it follows; 0: none */
         uint64_t start_real_ns, start_ns, end_ns; /* end 0: not known yet */
@@ -74,10 +75,8 @@ static int gathering_new(struct pipeline *p, void *user, struct gathering **ret)
 
 static bool wants(struct pipeline *p, const struct gathering *g, const struct sample_row *row)
 {
-        if (g->stop_ns && !p->deferred_only)
+        if (!g->collection || (g->stop_ns && !p->deferred_only))
                 return false;
-        if (!g->collection)
-                return true;
         if (!g->what.peer.all && row->key->uid != g->what.peer.uid)
                 return false;
         if (g->what.selection.pid >= 0 && row->key->tgid != (uint64_t)g->what.selection.pid)
@@ -89,39 +88,54 @@ static bool wants(struct pipeline *p, const struct gathering *g, const struct sa
         return process && (process->marks & g->mark);
 }
 
-static int on_row(void *ctx, const struct sample_row *row)
+/* The one window that a row is of. Deferred samples that are finished just after the end of a window were
+ * taken in it. */
+static struct gathering *window_of_row(struct pipeline *p)
 {
-        struct pipeline *p = ctx;
+        uint64_t now = now_monotonic_ns();
+
+        for (struct gathering *g = p->gatherings; g && p->deferred_only; g = g->next)
+                if (!g->collection && !g->past)
+                        return now - g->stop_ns < LATE_NS ? g : p->current;
+        return p->current;
+}
+
+int pipeline_row(void *pipeline, const struct sample_row *row)
+{
+        struct pipeline *p = pipeline;
+        struct gathering *window = window_of_row(p);
         const struct process_labels *labels = labels_of(p->labels, row->key);
 
         p->stats.rows++;
         p->stats.samples += row->samples;
-        if (!labels || window_add(p->current->window, row, labels) < 0) {
+        if (!labels || window_add(window->window, row, labels) < 0) {
                 p->stats.lost_memory += row->samples;
                 return 0;
         }
+        if (p->ops.row)
+                p->ops.row(p->ctx, window->user, row);
         for (struct gathering *g = p->gatherings; g; g = g->next)
                 if (wants(p, g, row) && window_add(g->window, row, labels) < 0)
                         g->what.duration_ns = 1; /* out of memory: end it early, with what it has */
         return 0;
 }
 
-static void on_raw(void *ctx, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n_kernel)
+void pipeline_raw(void *pipeline, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n_kernel)
 {
-        struct pipeline *p = ctx;
+        struct pipeline *p = pipeline;
 
         tracker_defer(p->parts.tracker, raw, kernel, n_kernel);
 }
 
 int pipeline_poll(struct pipeline *p)
 {
-        return sampler_poll(p->parts.sampler, on_raw, p);
+        return sampler_poll(p->parts.sampler, pipeline_raw, p);
 }
 
-static int take_deferred(struct pipeline *p)
+int pipeline_take_deferred(struct pipeline *p)
 {
         p->deferred_only = true;
-        int r = tracker_drain(p->parts.tracker, on_row, p);
+        int r = tracker_drain(p->parts.tracker, pipeline_row, p);
         p->deferred_only = false;
         return r;
 }
@@ -138,15 +152,51 @@ int pipeline_drain(struct pipeline *p)
         r = tracker_poll(p->parts.tracker);
         if (r < 0)
                 return r;
-        r = sampler_drain(p->parts.sampler, on_row, on_raw, p);
+        r = sampler_drain(p->parts.sampler, pipeline_row, pipeline_raw, p);
         if (r < 0)
                 return r;
-        r = take_deferred(p);
+        r = pipeline_take_deferred(p);
         if (r < 0)
                 return r;
         tracker_drained(p->parts.tracker);
         labels_drained(p->labels);
         return book_request_names(p->book);
+}
+
+/* -- what a daemon before us had -- */
+
+void pipeline_resume(struct pipeline *p, uint64_t start_ns, uint64_t start_real_ns)
+{
+        p->current->start_ns = MIN_OF(p->current->start_ns, start_ns);
+        p->current->start_real_ns = MIN_OF(p->current->start_real_ns, start_real_ns);
+}
+
+int pipeline_past(struct pipeline *p, void *user, uint64_t start_real_ns, uint64_t duration_ns)
+{
+        struct gathering *g;
+
+        int r = gathering_new(p, user, &g);
+        if (r < 0)
+                return r;
+        g->past = true;
+        g->start_real_ns = start_real_ns;
+        g->stop_ns = g->end_ns = g->start_ns;
+        g->start_ns -= MIN_OF(g->start_ns, duration_ns);
+        g->next = p->gatherings;
+        p->gatherings = g;
+        return 0;
+}
+
+int pipeline_past_row(void *pipeline, const struct sample_row *row)
+{
+        struct pipeline *p = pipeline;
+        const struct process_labels *labels = labels_of(p->labels, row->key);
+
+        p->stats.rows++;
+        p->stats.samples += row->samples;
+        if (!labels || window_add(p->gatherings->window, row, labels) < 0)
+                p->stats.lost_memory += row->samples;
+        return 0;
 }
 
 /* -- windows -- */
@@ -320,7 +370,7 @@ int pipeline_tick(struct pipeline *p)
                         }
         }
         if (settling) {
-                take_deferred(p);
+                pipeline_take_deferred(p);
                 book_request_names(p->book);
                 hand_over_settled(p, now);
         }
@@ -338,16 +388,15 @@ void pipeline_flush(struct pipeline *p, int timeout_ms)
 {
         uint64_t deadline = now_monotonic_ns() + (uint64_t)timeout_ms * NSEC_PER_MSEC;
 
-        take_deferred(p);
-        book_request_names(p->book);
-        while (now_monotonic_ns() < deadline && book_unnamed(p->book) > 0) {
-                if (symclient_wait(p->parts.symbols, TICK_MS) < 0)
-                        continue;
-                take_deferred(p);
-                book_request_names(p->book);
+        do {
                 if (tracker_poll(p->parts.tracker) < 0)
                         break;
-        }
+                pipeline_take_deferred(p);
+                book_request_names(p->book);
+                if (!book_unnamed(p->book) && !tracker_waiting(p->parts.tracker))
+                        break;
+                (void)symclient_wait(p->parts.symbols, TICK_MS); /* gone: what has come is what there is */
+        } while (now_monotonic_ns() < deadline);
         hand_over_settled(p, UINT64_MAX);
 }
 

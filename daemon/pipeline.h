@@ -26,6 +26,8 @@ struct pipeline_parts { /* borrowed; they outlive the pipeline */
 
 /* `user` is what the window or collection was begun with. */
 struct pipeline_ops {
+        /* A row that went into the window whose user it is; NULL: nobody asks. */
+        void (*row)(void *ctx, void *user, const struct sample_row *row);
         /* It takes no more samples (but deferred ones). */
         void (*ended)(void *ctx, void *user);
         /* It has settled: takes over the profile, which has no time and no ledger yet but what the window
@@ -49,6 +51,20 @@ int pipeline_drain(struct pipeline *p);
 int pipeline_end_window(struct pipeline *p, void *next_user);
 uint64_t pipeline_window_start_ns(const struct pipeline *p); /* wall clock */
 uint64_t pipeline_window_age_ns(const struct pipeline *p);   /* monotonic */
+
+/* -- what a daemon before us had -- */
+
+/* The window began earlier, with what will be added now. */
+void pipeline_resume(struct pipeline *p, uint64_t start_ns, uint64_t start_real_ns);
+/* A row and a deferred sample that go the way of those that were drained (sample_row_fn, sampler_raw_fn). */
+int pipeline_row(void *pipeline, const struct sample_row *row);
+void pipeline_raw(void *pipeline, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n_kernel);
+/* Begins a window that had ended and settles now; pipeline_past_row() adds to the last one begun. */
+int pipeline_past(struct pipeline *p, void *user, uint64_t start_real_ns, uint64_t duration_ns);
+int pipeline_past_row(void *pipeline, const struct sample_row *row);
+
+/* Deferred samples that are finished, into the window; between drains. */
+int pipeline_take_deferred(struct pipeline *p);
 
 /* Begins a collection; its samples are those after a drain of now. */
 int pipeline_collect(struct pipeline *p, const struct api_collect *what, void *user);

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "daemon/journal.h"
 #include "daemon/ledger.h"
 
 #define FLUSH_MS    3000
@@ -20,6 +21,15 @@ struct stretch {
         struct api_request *request; /* NULL: a window */
         struct selection selection;
         struct counters before, after;
+        struct kept_window *kept; /* NULL: a collection, or nothing is kept */
+};
+
+/* A window that is not stored yet. */
+struct kept_window {
+        struct kept_window *next;      /* the next that began */
+        struct journal *journal;       /* NULL: could not be had */
+        uint64_t put;                  /* it was the so manieth that the writer got; 0: not yet */
+        uint64_t before[ABI_STAT_MAX]; /* of sampler_stats(), when it began */
 };
 
 struct recorder {
@@ -33,6 +43,13 @@ struct recorder {
         uint64_t window_ns;
         uint64_t window_end_ns; /* wall clock: a multiple of the window's width */
         uint64_t last_drain_ns;
+
+        struct keep *keep; /* NULL: nothing outlives us */
+        struct kept_head *head;
+        size_t journal_bytes;
+        uint32_t n_journals;      /* ever */
+        struct kept_window *kept; /* oldest first */
+        uint64_t put;             /* windows that the writer got */
 };
 
 int recorder_counters(struct recorder *r, struct counters *ret)
@@ -52,6 +69,173 @@ static int stretch_new(struct recorder *r, struct stretch **ret)
         return 0;
 }
 
+/* -- what outlives us -- */
+
+static void on_stack(void *ctx, uint64_t hash, const uint64_t *frame, uint32_t n)
+{
+        struct recorder *r = ctx;
+
+        if (r->window->kept && r->window->kept->journal)
+                journal_stack(r->window->kept->journal, hash, frame, n);
+}
+
+/* The samples of a window that begins now are journalled from here on, if that can be had. */
+static void keep_window(struct recorder *r, struct stretch *s, uint64_t start_ns, uint64_t start_real_ns)
+{
+        struct kept_window *k, **end = &r->kept;
+
+        if (!r->keep)
+                return;
+        k = calloc(1, sizeof(*k));
+        if (!k)
+                return;
+        memcpy(k->before, s->before.stat, sizeof(k->before));
+        if (journal_new(&k->journal, r->keep, ++r->n_journals, r->journal_bytes) ==
+            0) { /* else said there */
+                struct journal_head *h = journal_head(k->journal);
+                memcpy(h->before, s->before.stat, sizeof(h->before));
+                h->start_ns = start_ns;
+                h->start_real_ns = start_real_ns;
+        }
+        while (*end)
+                end = &(*end)->next;
+        *end = s->kept = k;
+}
+
+/* Up to where all is stored. The samples taken go last: they tell that the rest is there. */
+static void note_stored(struct recorder *r)
+{
+        const uint64_t *stored = r->kept ? r->kept->before : r->window->before.stat;
+
+        if (!r->keep)
+                return;
+        for (int i = ABI_STAT_MAX - 1; i >= 0; i--)
+                __atomic_store_n(&r->head->stored[i], stored[i], __ATOMIC_RELEASE);
+        r->head->stored_taken = stored[ABI_STAT_TAKEN] - r->head->added[ABI_STAT_TAKEN];
+}
+
+static void kept_window_free(struct kept_window *k, bool leave)
+{
+        if (leave)
+                journal_leave(k->journal);
+        else
+                journal_free(k->journal);
+        free(k);
+}
+
+/* Windows that the writer is through with need no journal. */
+static void forget_stored(struct recorder *r)
+{
+        struct kept_window *gone = NULL;
+        struct writer_stats w;
+
+        if (!r->kept)
+                return;
+        writer_stats(r->writer, &w);
+        for (struct kept_window **at = &r->kept; *at;) {
+                struct kept_window *k = *at;
+                if (k->put && k->put <= w.finished) {
+                        *at = k->next;
+                        k->next = gone;
+                        gone = k;
+                } else
+                        at = &k->next;
+        }
+        note_stored(r);
+        while (gone) {
+                struct kept_window *k = gone;
+                gone = k->next;
+                kept_window_free(k, false);
+        }
+}
+
+int recorder_keep(struct recorder *r, struct keep *keep, struct kept_head *head, size_t bytes)
+{
+        r->keep = keep;
+        r->head = head;
+        r->journal_bytes = bytes;
+        sampler_on_stack(r->parts.sampler, on_stack, r);
+        keep_window(r, r->window, now_monotonic_ns(), now_realtime_ns());
+        note_stored(r);
+        return 0;
+}
+
+void recorder_resume(struct recorder *r, uint64_t start_ns, uint64_t start_real_ns,
+                     const uint64_t stat[ABI_STAT_MAX])
+{
+        sampler_carry(r->parts.sampler, stat);
+        pipeline_resume(r->pipeline, start_ns, start_real_ns);
+        if (r->window->kept && r->window->kept->journal) {
+                struct journal_head *h = journal_head(r->window->kept->journal);
+                h->start_ns = MIN_OF(h->start_ns, start_ns);
+                h->start_real_ns = MIN_OF(h->start_real_ns, start_real_ns);
+        }
+}
+
+int recorder_row(void *recorder, const struct sample_row *row)
+{
+        struct recorder *r = recorder;
+
+        return pipeline_row(r->pipeline, row);
+}
+
+void recorder_raw(void *recorder, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n_kernel)
+{
+        struct recorder *r = recorder;
+
+        pipeline_raw(r->pipeline, raw, kernel, n_kernel);
+}
+
+int recorder_past(struct recorder *r, uint64_t start_real_ns, uint64_t duration_ns,
+                  const uint64_t stat[ABI_STAT_MAX])
+{
+        struct stretch *s;
+
+        int err = stretch_new(r, &s);
+        if (err < 0)
+                return err;
+        err = recorder_counters(r, &s->before);
+        if (err >= 0)
+                err = pipeline_past(r->pipeline, s, start_real_ns, duration_ns);
+        if (err < 0) {
+                free(s);
+                return err;
+        }
+        s->after = s->before;
+        for (int i = 0; i < ABI_STAT_MAX; i++) {
+                s->after.stat[i] += stat[i];
+                r->window->before.stat[i] += stat[i]; /* they are not of the window that goes on */
+        }
+        sampler_carry(r->parts.sampler, stat);
+        keep_window(r, s, now_monotonic_ns() - duration_ns, start_real_ns);
+        if (s->kept && s->kept->journal) {
+                struct journal_head *h = journal_head(s->kept->journal);
+                memcpy(h->after, s->after.stat, sizeof(h->after));
+                h->end_ns = h->start_ns + duration_ns;
+        }
+        return 0;
+}
+
+int recorder_past_row(void *recorder, const struct sample_row *row)
+{
+        struct recorder *r = recorder;
+
+        return pipeline_past_row(r->pipeline, row);
+}
+
+int recorder_take_deferred(struct recorder *r)
+{
+        return r->keep ? pipeline_take_deferred(r->pipeline) : 0;
+}
+
+static void on_row(void *ctx, void *user, const struct sample_row *row)
+{
+        struct stretch *s = user;
+
+        if (s->kept && s->kept->journal)
+                journal_add(s->kept->journal, row);
+}
+
 /* -- what has ended -- */
 
 static void on_ended(void *ctx, void *user)
@@ -60,13 +244,24 @@ static void on_ended(void *ctx, void *user)
 
         if (recorder_counters(s->recorder, &s->after) < 0)
                 s->after = s->before;
+        if (s->kept && s->kept->journal) {
+                struct journal_head *h = journal_head(s->kept->journal);
+                memcpy(h->after, s->after.stat, sizeof(h->after));
+                __atomic_store_n(&h->end_ns, now_monotonic_ns(), __ATOMIC_RELEASE);
+        }
 }
 
-static void finish_window(struct recorder *r, struct profile *p, uint64_t samples)
+static void finish_window(struct recorder *r, struct stretch *s, struct profile *p, uint64_t samples)
 {
-        if (writer_put(r->writer, p, samples) < 0)
+        int err = writer_put(r->writer, p, samples);
+
+        if (err < 0)
                 log_error("the store has not kept up for minutes: a window of %" PRIu64 " samples is lost",
                           samples);
+        else
+                r->put++;
+        if (s->kept)
+                s->kept->put = r->put; /* of a lost one: goes with the one before */
 }
 
 static void forget_collection(struct recorder *r, struct stretch *gone)
@@ -119,16 +314,18 @@ static void on_done(void *ctx, void *user, struct profile *p, int err, uint64_t 
         }
         if (err < 0) {
                 log_error("cannot make a profile of %" PRIu64 " samples: %s", samples, strerror(-err));
+                if (s->kept)
+                        s->kept->put = MAX_OF(r->put, 1u); /* tried again it would fail again */
                 if (s->request)
                         api_answer(r->api, s->request, NULL, err,
                                    "profd ran out of memory for this profile");
         } else if (s->request)
                 finish_collection(r, s, p);
         else
-                finish_window(r, p, samples);
+                finish_window(r, s, p, samples);
 }
 
-static const struct pipeline_ops pipeline_ops = {.ended = on_ended, .done = on_done};
+static const struct pipeline_ops pipeline_ops = {.row = on_row, .ended = on_ended, .done = on_done};
 
 /* -- windows -- */
 
@@ -151,6 +348,8 @@ static int end_window(struct recorder *r)
         }
         next->before = ended->after;
         r->window = next;
+        keep_window(r, next, now_monotonic_ns(), now_realtime_ns());
+        sampler_each_stack(r->parts.sampler, on_stack, r);
         r->window_end_ns = next_boundary(now_realtime_ns(), r->window_ns);
         return 0;
 }
@@ -189,6 +388,7 @@ int recorder_drain(struct recorder *r)
         if (err < 0)
                 return err;
         r->last_drain_ns = now_monotonic_ns();
+        forget_stored(r);
         if (!window_is_over(r))
                 return 0;
         err = end_window(r);
@@ -264,6 +464,10 @@ void recorder_finish(struct recorder *r)
         if (err < 0)
                 log_error("the last window is incomplete: %s", strerror(-err));
         pipeline_flush(r->pipeline, FLUSH_MS);
+        if (r->keep) {
+                writer_wait(r->writer);
+                forget_stored(r);
+        }
 }
 
 int recorder_new(struct recorder **ret, const struct pipeline_parts *parts, struct writer *writer,
@@ -294,6 +498,13 @@ struct recorder *recorder_free(struct recorder *r)
 {
         if (!r)
                 return NULL;
+        if (r->kept)
+                sampler_on_stack(r->parts.sampler, NULL, NULL);
+        while (r->kept) {
+                struct kept_window *k = r->kept;
+                r->kept = k->next;
+                kept_window_free(k, true);
+        }
         pipeline_free(r->pipeline);
         while (r->collections) {
                 struct stretch *s = r->collections;

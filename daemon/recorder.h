@@ -8,6 +8,8 @@
 #include "daemon/api.h"
 #include "daemon/budget.h"
 #include "daemon/counters.h"
+#include "daemon/keep.h"
+#include "daemon/kept_state.h"
 #include "daemon/pipeline.h"
 #include "daemon/writer.h"
 
@@ -18,6 +20,26 @@ int recorder_new(struct recorder **ret, const struct pipeline_parts *parts, stru
                  const struct budget *budget, uint64_t window_ns);
 struct recorder *recorder_free(struct recorder *r);
 void recorder_set_api(struct recorder *r, struct api *api);
+
+/* -- what outlives us -- */
+
+/* From here on the samples of windows that are not stored are in journals of at most `bytes`, too; what of
+ * them is stored is noted in `head`. Borrowed. */
+int recorder_keep(struct recorder *r, struct keep *keep, struct kept_head *head, size_t bytes);
+
+/* The window goes on that began then in a daemon before us, which had counted `stat` since. */
+void recorder_resume(struct recorder *r, uint64_t start_ns, uint64_t start_real_ns,
+                     const uint64_t stat[ABI_STAT_MAX]);
+/* Rows and deferred samples of it. */
+int recorder_row(void *recorder, const struct sample_row *row);
+void recorder_raw(void *recorder, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n_kernel);
+/* A window that had ended, of which `stat` was counted, and its rows. */
+int recorder_past(struct recorder *r, uint64_t start_real_ns, uint64_t duration_ns,
+                  const uint64_t stat[ABI_STAT_MAX]);
+int recorder_past_row(void *recorder, const struct sample_row *row);
+
+/* Deferred samples that are finished: into the window and its journal, between drains. */
+int recorder_take_deferred(struct recorder *r);
 
 /* Reads rings that are filling up, between drains. */
 int recorder_poll(struct recorder *r);

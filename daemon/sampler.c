@@ -4,8 +4,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/cleanup.h"
 #include "daemon/sampler_impl.h"
+#include "profd.skel.h"
 
 DEFINE_CLEANUP(struct sampler, sampler_free);
 
@@ -41,6 +44,41 @@ struct sampler *sampler_free(struct sampler *s)
         sampler_unload(s);
         free(s);
         return NULL;
+}
+
+int sampler_keep(struct sampler *s, struct keep *keep, struct kept_head *head)
+{
+        const struct {
+                const char *what;
+                const struct bpf_map *map;
+        } maps[] = {
+                        {"cpus", s->skel->maps.cpus},
+                        {"counts", s->skel->maps.counts},
+                        {"stacks", s->skel->maps.stacks},
+                        {"raws", s->skel->maps.raws},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(maps); i++) {
+                int r = keep_fd(keep, maps[i].what, bpf_map__fd(maps[i].map));
+                if (r < 0)
+                        return r;
+        }
+        for (uint32_t i = 0; i < s->n_events; i++)
+                memcpy(head->event[i], s->event[i].name, sizeof(head->event[i]));
+        s->keep = keep;
+        s->kept = head;
+        return 0;
+}
+
+void sampler_on_stack(struct sampler *s, sampler_stack_fn on_stack, void *ctx)
+{
+        s->on_stack = on_stack;
+        s->stack_ctx = ctx;
+}
+
+void sampler_leave(struct sampler *s)
+{
+        s->leaving = s->keep != NULL;
 }
 
 int sampler_start(struct sampler *s)

@@ -13,6 +13,8 @@
 #include "daemon/sample.h"
 
 struct sampler;
+struct keep;
+struct kept_head;
 
 struct sampler_config {
         const char *const *events; /* perf names: "cycles", "cache-misses", "page-faults", "r1a8", ... */
@@ -79,8 +81,28 @@ int sampler_set_frequency(struct sampler *s, uint32_t frequency);
 uint32_t sampler_n_events(const struct sampler *s);
 const struct sampler_event *sampler_event(const struct sampler *s, uint32_t i);
 
-/* Totals since start, by enum abi_stat, summed over CPUs. */
+/* Totals since start, by enum abi_stat, summed over CPUs, with what was carried over. */
 int sampler_stats(struct sampler *s, uint64_t stats[ABI_STAT_MAX]);
+
+/* -- what outlives us: daemon/keep.h -- */
+
+/* From here on maps and events are kept, and figures go to `head`. on_stack() is called with each stack that
+ * is taken out of the ring. Call before sampler_start(); all borrowed. */
+typedef void (*sampler_stack_fn)(void *ctx, uint64_t hash, const uint64_t *frame, uint32_t n);
+int sampler_keep(struct sampler *s, struct keep *keep, struct kept_head *head);
+void sampler_on_stack(struct sampler *s, sampler_stack_fn on_stack, void *ctx);
+
+/* The stacks that wait for their rows. */
+void sampler_each_stack(const struct sampler *s, sampler_stack_fn fn, void *ctx);
+
+/* What is kept goes on sampling when the sampler is freed, for the next daemon. */
+void sampler_leave(struct sampler *s);
+
+/* Adds what was taken over to the totals. */
+void sampler_carry(struct sampler *s, const uint64_t stat[ABI_STAT_MAX]);
+
+/* Waits until every program has ended that ran when it was called. */
+int sampler_wait(struct sampler *s);
 
 /* Bytes of all maps, and ns spent in the BPF programs (0 when the kernel does not tell). */
 uint64_t sampler_memory(const struct sampler *s);

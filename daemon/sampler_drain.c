@@ -23,8 +23,11 @@ static int take_stack(void *ctx, void *data, size_t size)
 
         if (size < sizeof(*stack) || size < sizeof(*stack) + stack->n * sizeof(uint64_t))
                 return 0;
-        if (stack_store_add(&s->store[stack->epoch & 1], stack, s->store_limit) < 0)
+        if (stack_store_add(&s->store[stack->epoch & 1], stack->hash, stack->frame, stack->n,
+                            s->store_limit) < 0)
                 s->stacks_lost = true; /* its rows are counted as lost when they come */
+        if (s->on_stack)
+                s->on_stack(s->stack_ctx, stack->hash, stack->frame, stack->n);
         return 0;
 }
 
@@ -108,27 +111,17 @@ int sampler_poll(struct sampler *s, sampler_raw_fn raw, void *ctx)
         return r < 0 ? r : 0;
 }
 
-static int wait_for_programs(struct sampler *s)
+int sampler_wait(struct sampler *s)
 {
         uint32_t zero = 0;
         return bpf_map_update_elem(bpf_map__fd(s->skel->maps.grace), &zero, &s->grace_inner_fd, BPF_ANY);
 }
 
-/* The frames of a row; false when they are not there. */
-static bool fill_row(const struct stack_store *st, const struct abi_row *r, struct sample_row *row)
+/* For a daemon after us: what it need not read from the maps. */
+static void note_progress(struct sampler *s, uint64_t progress)
 {
-        *row = (struct sample_row){.key = &r->key, .samples = r->count.samples, .weight = r->count.weight};
-        if (r->key.kernel_stack) {
-                row->kernel = stack_store_find(st, r->key.kernel_stack, &row->n_kernel);
-                if (!row->kernel)
-                        return false;
-        }
-        if (r->key.user_stack) {
-                row->user = stack_store_find(st, r->key.user_stack, &row->n_user);
-                if (!row->user)
-                        return false;
-        }
-        return true;
+        if (s->kept)
+                __atomic_store_n(&s->kept->progress, progress, __ATOMIC_RELEASE);
 }
 
 static int drain_cpu(struct sampler *s, uint32_t cpu, uint32_t set, sample_row_fn fn, void *ctx)
@@ -144,8 +137,9 @@ static int drain_cpu(struct sampler *s, uint32_t cpu, uint32_t set, sample_row_f
         for (uint32_t i = 0; i < n; i++) {
                 struct sample_row row;
 
-                if (!result && fill_row(st, &r[i], &row)) {
+                if (!result && sample_row_fill(&row, st, &r[i])) {
                         result = fn(ctx, &row);
+                        note_progress(s, KEPT_PROGRESS(set, cpu, i + 1));
                 } else {
                         s->lost[ABI_STAT_LOST_STACKS_FULL] += r[i].count.samples;
                         s->lost[ABI_STAT_DELIVERED] += r[i].count.samples;
@@ -154,7 +148,8 @@ static int drain_cpu(struct sampler *s, uint32_t cpu, uint32_t set, sample_row_f
         memset((char *)s->index_map.data +
                                ((size_t)set * s->sizes.cpus + cpu) * s->sizes.index_lines * line_bytes,
                0, s->sizes.index_lines * line_bytes);
-        s->cpus[cpu].rows[set] = 0;
+        __atomic_store_n(&s->cpus[cpu].rows[set], 0, __ATOMIC_RELEASE);
+        note_progress(s, 0);
         return result < 0 ? result : 0;
 }
 
@@ -165,7 +160,7 @@ int sampler_drain(struct sampler *s, sample_row_fn row, sampler_raw_fn raw, void
         int r, result;
 
         __atomic_store_n(&s->skel->bss->epoch, !set, __ATOMIC_SEQ_CST);
-        r = wait_for_programs(s);
+        r = sampler_wait(s);
         if (r < 0) {
                 log_error("cannot wait for the BPF programs: %s", strerror(-r));
                 return r;
@@ -186,21 +181,40 @@ int sampler_drain(struct sampler *s, sample_row_fn row, sampler_raw_fn raw, void
         return result;
 }
 
+void abi_cpu_sums(const struct abi_cpu *cpus, uint32_t n, uint64_t stat[ABI_STAT_MAX])
+{
+        memset(stat, 0, ABI_STAT_MAX * sizeof(uint64_t));
+        for (uint32_t cpu = 0; cpu < n; cpu++) {
+                for (uint32_t i = 0; i < ABI_STAT_MAX; i++)
+                        stat[i] += __atomic_load_n(&cpus[cpu].stat[i], __ATOMIC_RELAXED);
+                for (uint32_t i = 0; i < ABI_MAX_EVENTS; i++)
+                        stat[ABI_STAT_TAKEN] += __atomic_load_n(&cpus[cpu].taken[i], __ATOMIC_RELAXED);
+        }
+}
+
 int sampler_stats(struct sampler *s, uint64_t stats[ABI_STAT_MAX])
 {
-        memset(stats, 0, ABI_STAT_MAX * sizeof(uint64_t));
-        for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++) {
-                for (uint32_t i = 0; i < ABI_STAT_MAX; i++)
-                        stats[i] += __atomic_load_n(&s->cpus[cpu].stat[i], __ATOMIC_RELAXED);
-                for (uint32_t i = 0; i < ABI_MAX_EVENTS; i++)
-                        stats[ABI_STAT_TAKEN] += __atomic_load_n(&s->cpus[cpu].taken[i], __ATOMIC_RELAXED);
-        }
-        stats[ABI_STAT_MISSED] = s->missed;
+        uint64_t kernel[ABI_STAT_MAX], missed = s->missed;
+
+        abi_cpu_sums(s->cpus, s->sizes.cpus, kernel);
+        memcpy(stats, kernel, sizeof(kernel));
         for (uint32_t i = 0; i < s->n_events; i++)
                 for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
-                        stats[ABI_STAT_MISSED] += s->event[i].watch[cpu].missed;
+                        missed += s->event[i].watch[cpu].missed;
+        stats[ABI_STAT_MISSED] += missed;
         stats[ABI_STAT_LOST_STACKS_FULL] += s->lost[ABI_STAT_LOST_STACKS_FULL];
         stats[ABI_STAT_DELIVERED] -= s->lost[ABI_STAT_DELIVERED];
         stats[ABI_STAT_DEFERRED] -= s->lost[ABI_STAT_DEFERRED];
+        for (uint32_t i = 0; i < ABI_STAT_MAX; i++) {
+                stats[i] += s->carried[i];
+                if (s->kept)
+                        s->kept->added[i] = stats[i] - kernel[i];
+        }
         return 0;
+}
+
+void sampler_carry(struct sampler *s, const uint64_t stat[ABI_STAT_MAX])
+{
+        for (uint32_t i = 0; i < ABI_STAT_MAX; i++)
+                s->carried[i] += stat[i];
 }

@@ -95,6 +95,36 @@ static uint64_t weight(const struct sampler_open_event *e, uint32_t cpu)
         return 0;
 }
 
+static void kept_name(char name[32], uint32_t event, uint32_t cpu)
+{
+        snprintf(name, 32, "event-%u-%u", event, cpu);
+}
+
+/* A link can be pinned, and holds the event then; since 5.15. */
+static bool attach_pinned(struct sampler *s, uint32_t event, uint32_t cpu, int fd)
+{
+        char name[32];
+        _cleanup_close_ int link = bpf_link_create(program_fd(s, event), fd, BPF_PERF_EVENT, NULL);
+
+        kept_name(name, event, cpu);
+        return link >= 0 && keep_fd(s->keep, name, link) == 0;
+}
+
+/* Puts the program on an event, and keeps it. */
+static int attach(struct sampler *s, uint32_t event, uint32_t cpu, int fd)
+{
+        char name[32];
+
+        if (keep_pins(s->keep) && attach_pinned(s, event, cpu, fd))
+                return 0;
+        if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, program_fd(s, event)) < 0)
+                return -errno;
+        kept_name(name, event, cpu);
+        if (s->keep && !keep_pins(s->keep))
+                (void)keep_fd(s->keep, name, fd); /* said there; sampled all the same */
+        return 0;
+}
+
 /* Opens an event on a CPU and puts the program on it. A descriptor or -errno. */
 static int open_on(struct sampler *s, uint32_t event, uint32_t cpu)
 {
@@ -118,8 +148,10 @@ static int open_on(struct sampler *s, uint32_t event, uint32_t cpu)
         e->rate[cpu].last_ns = 0; /* a new counter */
         s->cpus[cpu].scale[event] = 0;
         s->cpus[cpu].weight[event] = weight(e, cpu);
-        if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, program_fd(s, event)) < 0 ||
-            ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) < 0)
+        int r = attach(s, event, cpu, fd);
+        if (r < 0)
+                return r;
+        if (ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) < 0)
                 return -errno;
         return TAKE_FD(fd);
 }
@@ -205,6 +237,13 @@ void sampler_event_close(struct sampler *s, uint32_t event, uint32_t cpu)
         struct sampler_open_event *e = &s->event[event];
 
         if (e->fd[cpu] >= 0) {
+                if (s->keep && !s->leaving) {
+                        char name[32];
+
+                        ioctl(e->fd[cpu], PERF_EVENT_IOC_DISABLE, 0);
+                        kept_name(name, event, cpu);
+                        keep_drop(s->keep, name);
+                }
                 close(e->fd[cpu]);
                 e->fd[cpu] = -1;
                 e->info.cpus--;

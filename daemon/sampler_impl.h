@@ -10,6 +10,8 @@
 
 #include "base/idtable.h"
 #include "daemon/events.h"
+#include "daemon/keep.h"
+#include "daemon/kept_state.h"
 #include "daemon/sampler.h"
 
 struct profd_bpf;
@@ -85,11 +87,17 @@ struct sampler {
         int grace_inner_fd;
         struct raw_parts parts;
         struct stack_store store[2];
-        size_t store_limit;          /* frames in both stores */
-        uint64_t missed;             /* ticks, besides those in event_watch */
-        uint64_t lost[ABI_STAT_MAX]; /* found lost after the kernel half had counted it delivered */
-        bool stacks_lost;            /* the store was full */
-        sampler_raw_fn raw;          /* during a poll */
+        size_t store_limit;             /* frames in both stores */
+        uint64_t missed;                /* ticks, besides those in event_watch */
+        uint64_t lost[ABI_STAT_MAX];    /* found lost after the kernel half had counted it delivered */
+        bool stacks_lost;               /* the store was full */
+        uint64_t carried[ABI_STAT_MAX]; /* taken over from daemons before */
+        struct keep *keep;              /* NULL: nothing outlives us */
+        struct kept_head *kept;         /* NULL: likewise */
+        bool leaving;                   /* what is kept stays when events are closed */
+        sampler_stack_fn on_stack;
+        void *stack_ctx;
+        sampler_raw_fn raw; /* during a poll */
         void *raw_ctx;
 
         struct core_pmus pmus;
@@ -144,9 +152,13 @@ void raw_parts_done(struct raw_parts *p);
 const struct abi_raw *raw_parts_add(struct raw_parts *p, const struct abi_raw *raw);
 
 /* sampler_stacks.c */
-int stack_store_add(struct stack_store *st, const struct abi_stack *stack, size_t limit);
+int stack_store_add(struct stack_store *st, uint64_t hash, const uint64_t *frame, uint32_t n, size_t limit);
 const uint64_t *stack_store_find(const struct stack_store *st, uint64_t hash, uint32_t *ret_n);
 void stack_store_clear(struct stack_store *st);
 void stack_store_free(struct stack_store *st);
+/* A row with its frames; false when they are not there. */
+bool sample_row_fill(struct sample_row *ret, const struct stack_store *st, const struct abi_row *row);
+/* Sums over CPUs, by enum abi_stat. */
+void abi_cpu_sums(const struct abi_cpu *cpus, uint32_t n, uint64_t stat[ABI_STAT_MAX]);
 
 #endif

@@ -24,13 +24,13 @@ static uint64_t entry_hash(const void *ctx, uint32_t id)
 }
 
 /* Keeps a stack, unless it is there. -ENOSPC when more than `limit` frames would be kept. */
-int stack_store_add(struct stack_store *st, const struct abi_stack *stack, size_t limit)
+int stack_store_add(struct stack_store *st, uint64_t hash, const uint64_t *frame, uint32_t n, size_t limit)
 {
         int r;
 
-        if (idtable_find(&st->index, stack->hash, entry_equal, st, &stack->hash) != IDTABLE_NONE)
+        if (idtable_find(&st->index, hash, entry_equal, st, &hash) != IDTABLE_NONE)
                 return 0;
-        if (st->n_frames + stack->n > limit)
+        if (st->n_frames + n > limit)
                 return -ENOSPC;
         if (st->n == st->cap) {
                 uint32_t cap = st->cap ? st->cap * 2 : 1024;
@@ -40,7 +40,7 @@ int stack_store_add(struct stack_store *st, const struct abi_stack *stack, size_
                 st->entry = p;
                 st->cap = cap;
         }
-        if (st->n_frames + stack->n > st->cap_frames) {
+        if (st->n_frames + n > st->cap_frames) {
                 size_t cap = st->cap_frames ? st->cap_frames * 2 : 16 * 1024;
                 uint64_t *p = realloc(st->frames, cap * sizeof(*p));
                 if (!p)
@@ -48,12 +48,12 @@ int stack_store_add(struct stack_store *st, const struct abi_stack *stack, size_
                 st->frames = p;
                 st->cap_frames = cap;
         }
-        st->entry[st->n] = (struct stack_entry){stack->hash, st->n_frames, stack->n};
-        r = idtable_add(&st->index, stack->hash, st->n, entry_hash, st);
+        st->entry[st->n] = (struct stack_entry){hash, st->n_frames, n};
+        r = idtable_add(&st->index, hash, st->n, entry_hash, st);
         if (r < 0)
                 return r;
-        memcpy(st->frames + st->n_frames, stack->frame, stack->n * sizeof(uint64_t));
-        st->n_frames += stack->n;
+        memcpy(st->frames + st->n_frames, frame, n * sizeof(uint64_t));
+        st->n_frames += n;
         st->n++;
         return 0;
 }
@@ -86,4 +86,31 @@ void stack_store_free(struct stack_store *st)
         free(st->frames);
         idtable_free(&st->index);
         *st = (struct stack_store){0};
+}
+
+bool sample_row_fill(struct sample_row *ret, const struct stack_store *st, const struct abi_row *r)
+{
+        struct sample_row row = {.key = &r->key, .samples = r->count.samples, .weight = r->count.weight};
+
+        if (r->key.kernel_stack) {
+                row.kernel = stack_store_find(st, r->key.kernel_stack, &row.n_kernel);
+                if (!row.kernel)
+                        return false;
+        }
+        if (r->key.user_stack) {
+                row.user = stack_store_find(st, r->key.user_stack, &row.n_user);
+                if (!row.user)
+                        return false;
+        }
+        *ret = row;
+        return true;
+}
+
+void sampler_each_stack(const struct sampler *s, sampler_stack_fn fn, void *ctx)
+{
+        for (int i = 0; i < 2; i++)
+                for (uint32_t k = 0; k < s->store[i].n; k++) {
+                        const struct stack_entry *e = &s->store[i].entry[k];
+                        fn(ctx, e->hash, s->store[i].frames + e->first, e->n);
+                }
 }

@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "daemon/kept_state.h"
 #include "daemon/object_table.h"
 #include "daemon/process_ring.h"
 #include "daemon/process_table.h"
@@ -236,6 +237,11 @@ int tracker_drain(struct tracker *t, sample_row_fn row, void *ctx)
         return tracker_rows_drain(t->rows, row, ctx);
 }
 
+bool tracker_waiting(const struct tracker *t)
+{
+        return deferred_waiting(t->deferred);
+}
+
 static void on_gone(void *ctx, struct process_entry *p)
 {
         struct tracker *t = ctx;
@@ -251,6 +257,27 @@ void tracker_drained(struct tracker *t)
         object_table_tick(t->objects, now);
         unwind_lists_tick(t->lists);
         unwind_tables_tick(t->tables);
+}
+
+void tracker_keep(struct tracker *t, struct kept_objects *kept)
+{
+        object_table_keep(t->objects, kept);
+}
+
+uint16_t tracker_take_object(struct tracker *t, const struct kept_object *kept)
+{
+        const struct object_key key = {kept->device, kept->inode, kept->generation, kept->path};
+        uint64_t now = now_monotonic_ns();
+
+        /* Of a file that could not be opened: what its offsets are addresses of is not known now either. */
+        if (kept->flags & KEPT_OBJECT_OFFSET || !memchr(kept->path, 0, sizeof(kept->path)))
+                return 0;
+        struct object_entry *o = object_table_get(t->objects, &key);
+        if (!o)
+                return 0;
+        object_entry_used(o, now);
+        (void)object_table_need(t->objects, o, now); /* names come when they come */
+        return o->object.id;
 }
 
 struct object *tracker_object(struct tracker *t, uint32_t id)

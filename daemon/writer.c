@@ -22,9 +22,10 @@ struct writer {
         struct store *store;
         pthread_t thread;
         pthread_mutex_t lock;
-        pthread_cond_t wake;
+        pthread_cond_t wake, done;
         struct job queue[QUEUE];
         uint32_t n;
+        uint64_t put; /* in the queue so far */
         bool maintain, stop;
         struct writer_stats stats;
 };
@@ -47,6 +48,8 @@ static void write_one(struct writer *w)
         int r = store_put(w->store, job.profile);
         profile_free(job.profile);
         pthread_mutex_lock(&w->lock);
+        w->stats.finished++;
+        pthread_cond_broadcast(&w->done);
         if (r < 0) {
                 lose(w, &job, r);
                 if (before != r) /* once, not with each window of a long night */
@@ -101,6 +104,7 @@ int writer_new(struct writer **ret, struct store *store)
         w->store = store;
         pthread_mutex_init(&w->lock, NULL);
         pthread_cond_init(&w->wake, NULL);
+        pthread_cond_init(&w->done, NULL);
         w->maintain = true;
         int r = pthread_create(&w->thread, NULL, writer_thread, w);
         if (r) {
@@ -121,6 +125,7 @@ struct writer *writer_free(struct writer *w)
         pthread_mutex_unlock(&w->lock);
         pthread_join(w->thread, NULL);
         pthread_cond_destroy(&w->wake);
+        pthread_cond_destroy(&w->done);
         pthread_mutex_destroy(&w->lock);
         free(w);
         return NULL;
@@ -137,12 +142,21 @@ int writer_put(struct writer *w, struct profile *p, uint64_t samples)
                 r = -ENOBUFS;
         } else {
                 w->queue[w->n++] = job;
+                w->put++;
                 pthread_cond_signal(&w->wake);
         }
         pthread_mutex_unlock(&w->lock);
         if (r < 0)
                 profile_free(p);
         return r;
+}
+
+void writer_wait(struct writer *w)
+{
+        pthread_mutex_lock(&w->lock);
+        while (w->stats.finished < w->put)
+                pthread_cond_wait(&w->done, &w->lock);
+        pthread_mutex_unlock(&w->lock);
 }
 
 void writer_maintain(struct writer *w)

@@ -17,6 +17,9 @@ struct writer *writer_free(struct writer *w);
  * and its samples are counted as lost. */
 int writer_put(struct writer *w, struct profile *p, uint64_t samples);
 
+/* Waits until all that was put is written or lost. */
+void writer_wait(struct writer *w);
+
 /* Wakes the thread to merge and delete what is due. */
 void writer_maintain(struct writer *w);
 
@@ -24,6 +27,7 @@ struct writer_stats {
         uint64_t windows;      /* written */
         uint64_t lost_windows; /* not written: disk full, read-only, too slow */
         uint64_t lost_samples; /* in those */
+        uint64_t finished;     /* of those put, in their order: written or lost */
         int last_error;        /* of the newest attempt: 0 or -errno */
 };
 void writer_stats(struct writer *w, struct writer_stats *ret);

@@ -1,0 +1,248 @@
+"""No sample is lost over kill -9, SIGTERM and upgrades: what the next daemon makes of the maps, events and
+journals that systemd's descriptor store, or a directory of pins, kept for it.
+
+The store is played by this test, as sd_notify(3) and sd_listen_fds(3) describe it; tests/systemd has the real
+one. The load is known: programs that work all the time, each on a CPU of its own."""
+import array
+import fcntl
+import math
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+from harness import LIFE, PROFD, PROGRAMS, Daemon, Profile, Work, check, has, of_pid, skip, wait_until
+
+RATE = 499
+SECONDS = int(os.environ.get("PROFD_TAKEOVER_SECONDS", "20"))
+EVERY = 3
+CONFIG = f"[Sampling]\nFrequency={RATE}\nEvents=cycles\n%s[Store]\nWindow=8s\n[Limits]\nCpu=50%%\n"
+OTHER_VERSION = os.path.join(os.environ["PROFD_BUILD"], "tests", "e2e", "profd_other_abi")
+
+
+class FdStore:
+    """What systemd does with FDSTORE=1 and FDSTOREREMOVE=1."""
+
+    def __init__(self):
+        self.dir = tempfile.mkdtemp(prefix="profd-fdstore-")
+        self.path = os.path.join(self.dir, "notify")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+        self.kept = []  # (name, fd)
+        self.lock = threading.Lock()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        size = array.array("i").itemsize
+        while True:
+            try:
+                data, ancillary, _, _ = self.socket.recvmsg(8192, socket.CMSG_SPACE(16 * size))
+            except OSError:
+                return
+            fds = array.array("i")
+            for level, kind, content in ancillary:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    fds.frombytes(content[:len(content) - len(content) % size])
+            message = dict(line.split("=", 1) for line in data.decode().splitlines() if "=" in line)
+            with self.lock:
+                if message.get("FDSTORE") == "1":
+                    self.kept += [(message["FDNAME"], fd) for fd in fds]
+                elif message.get("FDSTOREREMOVE") == "1":
+                    for name, fd in self.kept:
+                        if name == message["FDNAME"]:
+                            os.close(fd)
+                    self.kept = [k for k in self.kept if k[0] != message["FDNAME"]]
+                if message.get("SYNC"):
+                    self.synced.set()
+
+    def settle(self):
+        """Everything that was sent is taken in."""
+        self.synced = threading.Event()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+            s.sendto(b"SYNC=1", self.path)
+        self.synced.wait(60)
+
+    def names(self):
+        self.settle()
+        return sorted(name for name, _ in self.kept)
+
+    def close(self):
+        self.socket.close()
+        for _, fd in self.kept:
+            os.close(fd)
+        shutil.rmtree(self.dir)
+
+
+class Kept(Daemon):
+    """A daemon that something is kept for: in a store, or by pins in a directory."""
+
+    def __init__(self, pins=None, **how):
+        self.pins, self.fdstore, self.binary = pins, None if pins else FdStore(), PROFD
+        super().__init__(CONFIG % (f"Pin={pins}\n" if pins else ""), **how)
+
+    def start(self):
+        env, command, pre = dict(os.environ), [self.binary], None
+        if self.fdstore:
+            self.fdstore.settle()
+            kept = list(self.fdstore.kept)
+            env["NOTIFY_SOCKET"] = self.fdstore.path
+            if kept:
+                env |= {"LISTEN_FDS": str(len(kept)), "LISTEN_FDNAMES": ":".join(name for name, _ in kept)}
+            command = ["/bin/sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh", self.binary]
+
+            def pre():
+                high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 1000) for _, fd in kept]
+                for i, fd in enumerate(high):
+                    os.dup2(fd, 3 + i)
+        with open(self.log, "a", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                [*command, "--config", self.config, "--state-dir", self.state, "--socket", self.socket],
+                stderr=log, stdout=log, env=env, close_fds=not self.fdstore, preexec_fn=pre)
+        wait_until(self.is_up, 120, "profd starts")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def __exit__(self, *how):
+        super().__exit__(*how)
+        if self.fdstore:
+            self.fdstore.close()
+        elif os.path.isdir(self.pins):
+            shutil.rmtree(self.pins)
+
+    def stored(self):
+        out = []
+        for name in self.windows():
+            with open(os.path.join(self.state, name), "rb") as f:
+                out.append(Profile(f.read()))
+        return out
+
+
+def cpu_ns(pid):
+    with open(f"/proc/{pid}/schedstat", encoding="utf-8") as f:
+        return int(f.read().split()[0])
+
+
+def compare(profiles, work, used_ns, seconds, what):
+    """The samples of each program against its CPU time: within half a percent, ticks that never came (they
+    are counted) and chance aside. Chance: a tick falls on the program or on who has its CPU in between; with
+    the CPU to itself there is none."""
+    missed = sum(p.ledger("lost.missed") for p in profiles)
+    lost = sum(p.lost() for p in profiles) - missed
+    for w, ns in zip(work, used_ns):
+        expected = ns / 1e9 * RATE
+        got = sum(p.count(of_pid(w.pid)) for p in profiles)
+        share = min(1, ns / 1e9 / seconds)
+        chance = 3.89 * math.sqrt(RATE * seconds * share * (1 - share))
+        print(f"   {what}: {got} samples of {w.pid}, its CPU time says {expected:.1f} ({(got / expected - 1) * 100:+.2f} %, "
+              f"{share:.1%} of a CPU); lost {lost}, missed {missed}")
+        check(-0.005 * expected - chance - 3 <= got + lost + missed - expected and
+              got - expected <= 0.005 * expected + chance + 3,
+              f"{what}: samples of the load are there")
+    total, taken = sum(p.count() for p in profiles), sum(p.ledger("samples.taken") for p in profiles)
+    print(f"   {what}: {total} delivered + {lost} lost of {taken} taken, in {len(profiles)} windows")
+    check(abs(total + lost - taken) <= 0.005 * taken + 3, f"{what}: delivered and lost are what the kernel half took")
+
+
+def on_cpu(cpu):
+    return [f"taskset", "-c", str(cpu), f"{PROGRAMS}/split31", LIFE]
+
+
+def two_loads():
+    cpus = sorted(os.sched_getaffinity(0))
+    return Work(on_cpu(cpus[0])), Work(on_cpu(cpus[-1]))
+
+
+def end(work):
+    """Ends programs; the CPU time they used in all their life."""
+    used = []
+    for w in work:
+        os.kill(w.pid, signal.SIGSTOP)
+        wait_until(lambda w=w: open(f"/proc/{w.pid}/stat", encoding="utf-8").read().rsplit(")", 1)[1].split()[0] == "T",
+                   60, "the load stops")
+        used.append(cpu_ns(w.pid))
+    return used
+
+
+def kills(d, name):
+    """Killed every few seconds, now and then ended in good order."""
+    with d:
+        begin = time.monotonic()
+        one, other = two_loads()
+        with one, other:
+            work, n = [one, other], 0
+            while time.monotonic() - begin < SECONDS:
+                time.sleep(EVERY)
+                if n % 5 == 3:
+                    check(d.stop(signal.SIGTERM) == 0, f"{name}: ended in good order")
+                else:
+                    d.kill()
+                d.start()
+                n += 1
+            used, seconds = end(work), time.monotonic() - begin
+        check(d.stop(signal.SIGTERM) == 0, f"{name}: the last one ends in good order")
+        stored = d.stored()
+        compare(stored, work, used, seconds, f"{name}, {n} times")
+        named = sum(p.count(lambda s: has("hot_three")(s) and has("_start")(s)) for p in stored)
+        total = sum(p.count(of_pid(w.pid)) for w in work for p in stored)
+        check(named > 0.6 * total, f"{name}: stacks are whole and named ({named} of {total} are in hot_three)")
+
+
+def upgrade():
+    """From a version whose maps cannot be read: lost, and counted."""
+    with Kept() as d:
+        begin = time.monotonic()
+        d.kill()
+        d.binary = OTHER_VERSION
+        d.start()
+        one, other = two_loads()
+        with one, other:
+            work = [one, other]
+            time.sleep(6)
+            d.kill()
+            d.binary = PROFD
+            d.start()
+            lost = {loss["cause"]: loss["samples"] for loss in d.status()["losses"]}["upgrade"]
+            metric = f'profd_samples_lost_total{{cause="upgrade"}} {lost}'
+            check(lost > 0 and metric in d.get("/metrics")[1].decode(), f"{lost} samples of another version are counted")
+            check("cannot be read" in d.logged(), "and said")
+            check(all(name.startswith("profd-1-") for name in d.fdstore.names()), "nothing of it is kept")
+            time.sleep(2)
+            used, seconds = end(work), time.monotonic() - begin
+        d.stop(signal.SIGTERM)
+        stored = d.stored()
+        check(sum(p.ledger("lost.upgrade") for p in stored) == lost, "in the ledger too")
+        missed = sum(p.ledger("lost.missed") for p in stored)
+        got = sum(p.count(of_pid(w.pid)) for p in stored for w in work)
+        expected = sum(used) / 1e9 * RATE
+        check(got + lost + missed >= 0.995 * expected - 3.89 * math.sqrt(expected),
+              f"delivered {got} and lost {lost}, CPU time says {expected:.0f}")
+
+
+def refused():
+    """Pins in a directory that others can write to are nobody's."""
+    with tempfile.TemporaryDirectory(prefix="profd-pins-", dir="/sys/fs/bpf") as pins:
+        for mode, directory, why in ((0o755, pins, "mode 0700"), (0o700, "/tmp", "BPF file system")):
+            os.chmod(pins, mode)
+            with tempfile.TemporaryDirectory() as state:
+                conf = os.path.join(state, "conf")
+                with open(conf, "w", encoding="utf-8") as f:
+                    f.write(f"[Sampling]\nPin={directory}\n")
+                r = subprocess.run([PROFD, "--config", conf, "--state-dir", state, "--socket", f"{state}/sock"],
+                                   capture_output=True, text=True, check=False, timeout=120)
+                check(r.returncode == 1 and why in r.stderr, f"refused: {r.stderr.strip()}")
+
+
+if subprocess.run(["mountpoint", "-q", "/sys/fs/bpf"], check=False).returncode != 0:
+    skip("no BPF file system is mounted on /sys/fs/bpf")
+refused()
+kills(Kept(), "in the store")
+kills(Kept(pins=f"/sys/fs/bpf/profd-test-{os.getpid()}"), "by pins")
+upgrade()
