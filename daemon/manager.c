@@ -16,6 +16,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "daemon/keep.h"
+#include "daemon/kept_raws.h"
 #include "daemon/kept_state.h"
 #include "daemon/ledger.h"
 #include "daemon/recorder.h"
@@ -53,6 +54,7 @@ struct manager {
         struct keep *keep;
         struct kept_memory *kept; /* NULL: nothing outlives us */
         struct kept_objects *kept_objects;
+        struct kept_raws *kept_raws;
 
         struct budget budget;
         struct counters budget_before; /* at the start of the budget's interval */
@@ -513,22 +515,35 @@ static int start_serving(struct manager *m)
         return api_new(&m->api, &api, m->store, &api_ops, m); /* said by the API */
 }
 
+static int keep_all(struct manager *m, struct kept_memory **ret)
+{
+        void *memory, *raws;
+
+        int r = keep_memory(m->keep, "state", sizeof(struct kept_memory), &memory);
+        if (r >= 0)
+                r = keep_memory(m->keep, "deferred", sizeof(struct kept_raw_memory), &raws);
+        if (r < 0)
+                return r;
+        struct kept_head *head = &((struct kept_memory *)memory)->head;
+        head->magic = KEPT_MAGIC;
+        head->version = PROFD_ABI_VERSION;
+        r = kept_objects_new(&m->kept_objects, memory);
+        if (r >= 0)
+                r = kept_raws_new(&m->kept_raws, raws);
+        if (r >= 0)
+                r = sampler_keep(m->sampler, m->keep, head);
+        if (r < 0)
+                return r;
+        tracker_keep(m->tracker, m->kept_objects, m->kept_raws);
+        *ret = memory;
+        return 0;
+}
+
 /* Without it samples are taken all the same, and a restart loses some. */
 static void start_keeping(struct manager *m)
 {
-        void *memory;
-
-        if (!keep_is_on(m->keep) || keep_memory(m->keep, "state", sizeof(struct kept_memory), &memory) < 0)
-                return;
-        m->kept = memory;
-        m->kept->head.magic = KEPT_MAGIC;
-        m->kept->head.version = PROFD_ABI_VERSION;
-        if (kept_objects_new(&m->kept_objects, m->kept) < 0 ||
-            sampler_keep(m->sampler, m->keep, &m->kept->head) < 0) {
-                m->kept = NULL;
-                return;
-        }
-        tracker_keep(m->tracker, m->kept_objects);
+        if (keep_is_on(m->keep))
+                (void)keep_all(m, &m->kept); /* said there */
 }
 
 static int take_over(struct manager *m)
@@ -667,6 +682,7 @@ struct manager *manager_free(struct manager *m)
         symclient_free(m->symbols);
         sampler_free(m->sampler);
         kept_objects_free(m->kept_objects);
+        kept_raws_free(m->kept_raws);
         keep_free(m->keep);
         config_free(m->config);
         free(m->config_file);

@@ -13,7 +13,6 @@
 #define SETTLE_WINDOW_NS     (10 * NSEC_PER_SEC)
 #define SETTLE_COLLECTION_NS (1500 * NSEC_PER_MSEC) /* collectors wait 3 s over what they asked for */
 #define SETTLE_LEAST_NS      (200 * NSEC_PER_MSEC)  /* deferred samples wait for tables */
-#define LATE_NS              NSEC_PER_SEC           /* and at most so long */
 #define TICK_MS              50
 #define FOLLOW_TICK_MS       20
 #define MAX_GATHERINGS       256
@@ -23,7 +22,8 @@ struct gathering {
         struct gathering *next;
         struct window *window;
         void *user;
-        bool collection, past;                    /* past: of a daemon before us */
+        bool collection;
+        uint32_t number; /* of a window of ours, 1 and up; 0: a collection, or of a daemon before us */
         struct api_collect what;                  /* of a collection */
         uint32_t mark;                            /* of the process tree it follows; 0: none */
         uint64_t start_real_ns, start_ns, end_ns; /* end 0: not known yet */
@@ -88,22 +88,19 @@ static bool wants(struct pipeline *p, const struct gathering *g, const struct sa
         return process && (process->marks & g->mark);
 }
 
-/* The one window that a row is of. Deferred samples that are finished just after the end of a window were
- * taken in it. */
-static struct gathering *window_of_row(struct pipeline *p)
+/* The one window that a row is of: a deferred sample may come out after the end of its own. */
+static struct gathering *window_of_row(struct pipeline *p, const struct sample_row *row)
 {
-        uint64_t now = now_monotonic_ns();
-
-        for (struct gathering *g = p->gatherings; g && p->deferred_only; g = g->next)
-                if (!g->collection && !g->past)
-                        return now - g->stop_ns < LATE_NS ? g : p->current;
+        for (struct gathering *g = p->gatherings; g && row->window; g = g->next)
+                if (g->number == row->window)
+                        return g;
         return p->current;
 }
 
 int pipeline_row(void *pipeline, const struct sample_row *row)
 {
         struct pipeline *p = pipeline;
-        struct gathering *window = window_of_row(p);
+        struct gathering *window = window_of_row(p, row);
         const struct process_labels *labels = labels_of(p->labels, row->key);
 
         p->stats.rows++;
@@ -178,7 +175,6 @@ int pipeline_past(struct pipeline *p, void *user, uint64_t start_real_ns, uint64
         int r = gathering_new(p, user, &g);
         if (r < 0)
                 return r;
-        g->past = true;
         g->start_real_ns = start_real_ns;
         g->stop_ns = g->end_ns = g->start_ns;
         g->start_ns -= MIN_OF(g->start_ns, duration_ns);
@@ -231,7 +227,9 @@ int pipeline_end_window(struct pipeline *p, void *next_user)
         p->current->end_ns = next->start_ns;
         p->current->next = p->gatherings;
         p->gatherings = p->current;
+        next->number = p->current->number + 1;
         p->current = next;
+        tracker_window(p->parts.tracker, next->number);
         p->ops.ended(p->ctx, p->gatherings->user);
         return 0;
 }
@@ -305,7 +303,8 @@ static bool is_settled(struct pipeline *p, const struct gathering *g, uint64_t n
                 return false;
         uint64_t waited = now - g->stop_ns, most = g->collection ? SETTLE_COLLECTION_NS : SETTLE_WINDOW_NS;
 
-        return waited >= most || (waited >= SETTLE_LEAST_NS && book_unnamed(window_book(g->window)) == 0);
+        return waited >= most || (waited >= SETTLE_LEAST_NS && book_unnamed(window_book(g->window)) == 0 &&
+                                  tracker_oldest_window(p->parts.tracker) > g->number);
 }
 
 static void hand_over(struct pipeline *p, struct gathering *g)
@@ -393,7 +392,7 @@ void pipeline_flush(struct pipeline *p, int timeout_ms)
                         break;
                 pipeline_take_deferred(p);
                 book_request_names(p->book);
-                if (!book_unnamed(p->book) && !tracker_waiting(p->parts.tracker))
+                if (!book_unnamed(p->book) && tracker_oldest_window(p->parts.tracker) == UINT32_MAX)
                         break;
                 (void)symclient_wait(p->parts.symbols, TICK_MS); /* gone: what has come is what there is */
         } while (now_monotonic_ns() < deadline);
@@ -427,6 +426,8 @@ int pipeline_new(struct pipeline **ret, const struct pipeline_parts *parts, cons
                 pipeline_free(p);
                 return r;
         }
+        p->current->number = 1;
+        tracker_window(parts->tracker, 1);
         *ret = p;
         return 0;
 }

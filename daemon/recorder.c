@@ -111,7 +111,9 @@ static void note_stored(struct recorder *r)
                 return;
         for (int i = ABI_STAT_MAX - 1; i >= 0; i--)
                 __atomic_store_n(&r->head->stored[i], stored[i], __ATOMIC_RELEASE);
-        r->head->stored_taken = stored[ABI_STAT_TAKEN] - r->head->added[ABI_STAT_TAKEN];
+        /* What was carried over came in before the kernel half's first, whenever it was added. */
+        uint64_t carried = r->head->added[ABI_STAT_TAKEN];
+        r->head->stored_taken = stored[ABI_STAT_TAKEN] - MIN_OF(stored[ABI_STAT_TAKEN], carried);
 }
 
 static void kept_window_free(struct kept_window *k, bool leave)

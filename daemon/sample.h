@@ -15,6 +15,7 @@ struct sample_row {
         uint32_t n_kernel;
         const uint64_t *user; /* ABI_FRAME()s, leaf first */
         uint32_t n_user;
+        uint32_t window; /* of a deferred sample: the one it was taken in, see tracker_window(); else 0 */
 };
 
 /* Takes one row. A negative result ends the drain and is passed up. */

@@ -21,6 +21,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "daemon/journal.h"
+#include "daemon/kept_raws.h"
 #include "daemon/old_half.h"
 
 #define SAME_WINDOW_NS NSEC_PER_SEC
@@ -37,7 +38,8 @@ struct before {
         uint16_t ours[UINT16_MAX + 1];  /* object id -> our id, once it was asked for */
         int8_t event[ABI_MAX_EVENTS];   /* -> ours; -1: not sampled any more */
         int (*row)(void *ctx, const struct sample_row *row);
-        uint64_t samples; /* handed over */
+        uint64_t counted[ABI_STAT_MAX]; /* by it, of all windows that are not stored */
+        uint64_t samples;               /* handed over */
 };
 
 /* -- its events -- */
@@ -143,8 +145,9 @@ static void on_journal_row(void *ctx, const struct abi_key *key, const struct ab
 
 /* -- its windows -- */
 
-/* Taken less lost by a cause that is known, less what was handed over: was in its hands. */
-static void carry_rest(struct before *b, const uint64_t stat[ABI_STAT_MAX])
+/* Taken less lost by a cause that is known, less what was handed over: was in its hands. Of all windows
+ * together, since a deferred sample may come out in the next one. */
+static void carry_rest(struct before *b)
 {
         static const enum abi_stat causes[] = {ABI_STAT_LOST_COUNTS_FULL, ABI_STAT_LOST_STACKS_FULL,
                                                ABI_STAT_LOST_BUSY,        ABI_STAT_LOST_NESTED,
@@ -152,9 +155,9 @@ static void carry_rest(struct before *b, const uint64_t stat[ABI_STAT_MAX])
         uint64_t rest[ABI_STAT_MAX] = {0}, known = b->samples;
 
         for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
-                known += stat[causes[i]];
-        if (stat[ABI_STAT_TAKEN] > known)
-                rest[ABI_STAT_LOST_RESTART] = stat[ABI_STAT_TAKEN] - known;
+                known += b->counted[causes[i]];
+        if (b->counted[ABI_STAT_TAKEN] > known)
+                rest[ABI_STAT_LOST_RESTART] = b->counted[ABI_STAT_TAKEN] - known;
         sampler_carry(b->parts->sampler, rest);
         if (rest[ABI_STAT_LOST_RESTART])
                 log_notice("%" PRIu64 " samples were in the hands of the daemon before when it ended",
@@ -211,10 +214,20 @@ static void read_past(struct before *b, const struct found_journal *j, uint64_t 
         if (is_stored(b, h->start_real_ns) ||
             recorder_past(b->parts->recorder, h->start_real_ns, h->end_ns - h->start_ns, of_it) < 0)
                 return;
+        for (int i = 0; i < ABI_STAT_MAX; i++)
+                b->counted[i] += of_it[i];
         b->row = recorder_past_row;
-        b->samples = 0;
         journal_read(j->memory, j->size, &reader);
-        carry_rest(b, of_it);
+}
+
+/* What it hands over from now on is of the window that goes on. */
+static void resume(struct before *b, uint64_t start_ns, uint64_t start_real_ns,
+                   const uint64_t stat[ABI_STAT_MAX])
+{
+        recorder_resume(b->parts->recorder, start_ns, start_real_ns, stat);
+        for (int i = 0; i < ABI_STAT_MAX; i++)
+                b->counted[i] += stat[i];
+        b->row = recorder_row;
 }
 
 /* Its journals: windows that had ended become windows, the one that went on is begun with. */
@@ -239,9 +252,7 @@ static void read_journals(struct before *b, uint64_t stat[ABI_STAT_MAX])
                         start_real_ns = MIN_OF(start_real_ns, h->start_real_ns);
                 }
         }
-        recorder_resume(b->parts->recorder, start_ns, start_real_ns, stat);
-        b->row = recorder_row;
-        b->samples = 0;
+        resume(b, start_ns, start_real_ns, stat);
         for (uint32_t i = 0; i < n; i++) {
                 const struct journal_head *h = journal[i].memory;
                 const struct journal_reader rows = {.row = on_journal_row, .ctx = b};
@@ -296,6 +307,17 @@ static void lose(struct before *b)
                     b->version, PROFD_ABI_VERSION, stat[ABI_STAT_TAKEN]);
 }
 
+static void read_deferred(struct before *b)
+{
+        void *memory;
+        size_t size;
+
+        if (keep_found_memory(b->parts->keep, b->generation, "deferred", &memory, &size) < 0)
+                return;
+        kept_raws_read(memory, size, on_raw, b);
+        munmap(memory, size);
+}
+
 /* maps_only: what it had drained came from others that we read too. */
 static int read_one(struct before *b, bool maps_only)
 {
@@ -314,15 +336,16 @@ static int read_one(struct before *b, bool maps_only)
         map_events(b);
         old_half_stats(b->half, stat);
         if (maps_only) {
-                b->row = recorder_row;
-                recorder_resume(b->parts->recorder, now_monotonic_ns(), now_realtime_ns(), stat);
+                resume(b, now_monotonic_ns(), now_realtime_ns(), stat);
         } else {
                 for (int i = 0; i < ABI_STAT_MAX; i++)
                         stat[i] += b->memory->head.added[i] - b->memory->head.stored[i];
                 read_journals(b, stat);
         }
+        if (!maps_only)
+                read_deferred(b);
         r = old_half_read(b->half, maps_only ? 0 : b->memory->head.progress, on_row, on_raw, b);
-        carry_rest(b, stat);
+        carry_rest(b);
         log_info("took over %" PRIu64 " samples of the daemon before", b->samples);
         return r;
 }

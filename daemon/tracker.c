@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "daemon/kept_raws.h"
 #include "daemon/kept_state.h"
 #include "daemon/object_table.h"
 #include "daemon/process_ring.h"
@@ -40,6 +41,7 @@ struct tracker {
         struct process_table *processes;
         struct tracker_rows *rows;
         struct deferred *deferred;
+        struct kept_raws *kept_raws; /* NULL: nothing outlives us */
         int epoll_fd;
         int kick_fd; /* readable when a deferred sample may go on */
         uint64_t applied_ns, rescanned_ns, checked_ns;
@@ -234,12 +236,20 @@ void tracker_defer(void *tracker, const struct abi_raw *raw, const uint64_t *ker
 
 int tracker_drain(struct tracker *t, sample_row_fn row, void *ctx)
 {
-        return tracker_rows_drain(t->rows, row, ctx);
+        int r = tracker_rows_drain(t->rows, row, ctx);
+
+        kept_raws_flush(t->kept_raws);
+        return r;
 }
 
-bool tracker_waiting(const struct tracker *t)
+void tracker_window(struct tracker *t, uint32_t number)
 {
-        return deferred_waiting(t->deferred);
+        deferred_window(t->deferred, number);
+}
+
+uint32_t tracker_oldest_window(const struct tracker *t)
+{
+        return deferred_oldest(t->deferred);
 }
 
 static void on_gone(void *ctx, struct process_entry *p)
@@ -259,9 +269,11 @@ void tracker_drained(struct tracker *t)
         unwind_tables_tick(t->tables);
 }
 
-void tracker_keep(struct tracker *t, struct kept_objects *kept)
+void tracker_keep(struct tracker *t, struct kept_objects *objects, struct kept_raws *raws)
 {
-        object_table_keep(t->objects, kept);
+        object_table_keep(t->objects, objects);
+        deferred_keep(t->deferred, raws);
+        t->kept_raws = raws;
 }
 
 uint16_t tracker_take_object(struct tracker *t, const struct kept_object *kept)

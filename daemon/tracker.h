@@ -58,15 +58,21 @@ int tracker_follow_cpus(struct tracker *t);
  * later tracker_drain(), at the latest when its table has not come within a second. */
 void tracker_defer(void *tracker, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n_kernel);
 int tracker_drain(struct tracker *t, sample_row_fn row, void *ctx);
-bool tracker_waiting(const struct tracker *t); /* whether there are deferred samples yet */
+
+/* Samples deferred from now on are of the window of this number, a rising one. The oldest window that a
+ * deferred sample still waits of; UINT32_MAX: none waits. */
+void tracker_window(struct tracker *t, uint32_t number);
+uint32_t tracker_oldest_window(const struct tracker *t);
 
 /* Called once per drain after its rows were taken: frees what exited and is not referred to any more. */
 void tracker_drained(struct tracker *t);
 
-/* What ids stand for is noted from here on, for a daemon after us; borrowed. Call before tracker_start(). */
+/* What ids stand for, and which samples wait, is noted from here on, for a daemon after us; borrowed. Call
+ * before tracker_start(). */
 struct kept_objects;
 struct kept_object;
-void tracker_keep(struct tracker *t, struct kept_objects *kept);
+struct kept_raws;
+void tracker_keep(struct tracker *t, struct kept_objects *objects, struct kept_raws *raws);
 
 /* Our id for an object that another daemon noted, which is opened for its names; 0: none can be had. */
 uint16_t tracker_take_object(struct tracker *t, const struct kept_object *kept);

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/io.h"
+#include "daemon/kept_raws.h"
 #include "daemon/unwind_twin.h"
 
 #define PATIENCE_NS NSEC_PER_SEC
@@ -21,16 +22,20 @@ struct waiting {
         bool scanned;                /* /proc was asked for the process */
         bool as_scanned;             /* walk with what it said */
         uint32_t bytes;
+        uint32_t window; /* that it was taken in */
         uint32_t n_kernel;
         const uint64_t *kernel;
-        struct abi_raw *raw;
+        const struct abi_raw *raw;
+        struct kept_raw *kept; /* both are in there; NULL: in data */
         uint64_t data[];
 };
 
 struct deferred {
         struct deferred_parts parts;
+        struct kept_raws *kept; /* NULL: nothing outlives us */
         struct waiting *first, **end;
         uint64_t bytes, max_bytes;
+        uint32_t window;
         struct deferred_stats stats;
 };
 
@@ -47,6 +52,11 @@ int deferred_new(struct deferred **ret, const struct deferred_parts *parts, uint
         return 0;
 }
 
+void deferred_keep(struct deferred *d, struct kept_raws *kept)
+{
+        d->kept = kept;
+}
+
 static void wait_for(struct waiting *w, struct object_entry *o)
 {
         if (w->object)
@@ -61,6 +71,8 @@ static void wait_for(struct waiting *w, struct object_entry *o)
 static void waiting_free(struct deferred *d, struct waiting *w)
 {
         wait_for(w, NULL);
+        if (w->kept)
+                kept_raws_done(d->kept, w->kept);
         d->bytes -= w->bytes;
         free(w);
 }
@@ -92,6 +104,7 @@ static void emit(struct deferred *d, const struct waiting *w, enum abi_walk walk
                         .n_kernel = w->n_kernel,
                         .user = frame,
                         .n_user = n,
+                        .window = w->window,
         };
         d->stats.waited_ns += now_ns - MIN_OF(now_ns, w->raw->time_ns);
         d->stats.complete += walk == ABI_WALK_COMPLETE || walk == ABI_WALK_FOLDED;
@@ -223,6 +236,17 @@ void deferred_run(struct deferred *d, uint64_t applied_ns, uint64_t now_ns)
         d->end = at;
 }
 
+void deferred_window(struct deferred *d, uint32_t number)
+{
+        d->window = number;
+}
+
+/* They are in the order in which they came. */
+uint32_t deferred_oldest(const struct deferred *d)
+{
+        return d->first ? d->first->window : UINT32_MAX;
+}
+
 bool deferred_waiting(const struct deferred *d)
 {
         return d->first != NULL;
@@ -235,21 +259,28 @@ void deferred_add(struct deferred *d, const struct abi_raw *raw, const uint64_t 
         uint64_t now = now_monotonic_ns();
 
         d->stats.taken++;
-        struct waiting *w = malloc(sizeof(*w) + kernel_bytes + raw_bytes);
+        struct kept_raw *kept = kept_raws_add(d->kept, raw, kernel, n_kernel);
+        struct waiting *w = malloc(sizeof(*w) + (kept ? 0 : kernel_bytes + raw_bytes));
         if (!w) {
+                if (kept)
+                        kept_raws_done(d->kept, kept);
                 d->stats.lost++;
                 return;
         }
         *w = (struct waiting){
                         .deadline_ns = now + PATIENCE_NS,
                         .bytes = (uint32_t)(sizeof(*w) + kernel_bytes + raw_bytes),
+                        .window = d->window,
                         .n_kernel = n_kernel,
-                        .kernel = w->data,
-                        .raw = (struct abi_raw *)(w->data + n_kernel),
+                        .kernel = kept ? kept->kernel : w->data,
+                        .raw = kept ? &kept->raw : (struct abi_raw *)(w->data + n_kernel),
+                        .kept = kept,
         };
-        if (kernel_bytes)
-                memcpy(w->data, kernel, kernel_bytes);
-        memcpy(w->raw, raw, raw_bytes);
+        if (!kept) {
+                if (kernel_bytes)
+                        memcpy(w->data, kernel, kernel_bytes);
+                memcpy(w->data + n_kernel, raw, raw_bytes);
+        }
         d->bytes += w->bytes;
         if (d->bytes > d->max_bytes) {
                 finish(d, w, true, now);

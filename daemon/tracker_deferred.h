@@ -19,11 +19,19 @@ struct deferred_parts {
 int deferred_new(struct deferred **ret, const struct deferred_parts *parts, uint64_t max_bytes);
 struct deferred *deferred_free(struct deferred *d);
 
+/* From here on those that wait do it where a daemon after us finds them. Borrowed. */
+struct kept_raws;
+void deferred_keep(struct deferred *d, struct kept_raws *kept);
+
 void deferred_add(struct deferred *d, const struct abi_raw *raw, const uint64_t *kernel, uint32_t n_kernel);
 
 /* Finishes what can be finished: walks that miss nothing, and those that have waited for a second. Records
  * up to applied_ns have been applied. */
 void deferred_run(struct deferred *d, uint64_t applied_ns, uint64_t now_ns);
+
+/* The window that samples are of from now on; that of the one that waits longest, UINT32_MAX: none waits. */
+void deferred_window(struct deferred *d, uint32_t number);
+uint32_t deferred_oldest(const struct deferred *d);
 
 bool deferred_waiting(const struct deferred *d);
 

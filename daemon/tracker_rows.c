@@ -15,7 +15,7 @@ struct row {
         uint64_t samples, weight;
         uint64_t hash;
         uint32_t kernel, user; /* places in `frames`, in units of frames */
-        uint32_t n_kernel, n_user;
+        uint32_t n_kernel, n_user, window;
 };
 
 struct tracker_rows {
@@ -58,8 +58,8 @@ static bool row_equal(const void *ctx, uint32_t id, const void *key)
         const struct row *a = &r->row[id];
         const struct sample_row *b = key;
 
-        return memcmp(&a->key, b->key, sizeof(a->key)) == 0 && a->n_kernel == b->n_kernel &&
-               a->n_user == b->n_user &&
+        return memcmp(&a->key, b->key, sizeof(a->key)) == 0 && a->window == b->window &&
+               a->n_kernel == b->n_kernel && a->n_user == b->n_user &&
                memcmp(frames_at(r, a->user), b->user, a->n_user * sizeof(uint64_t)) == 0 &&
                (!a->n_kernel ||
                 memcmp(frames_at(r, a->kernel), b->kernel, a->n_kernel * sizeof(uint64_t)) == 0);
@@ -100,6 +100,7 @@ static int add_row(struct tracker_rows *r, const struct sample_row *from, uint64
                         .user = add_frames(r, from->user, from->n_user),
                         .n_kernel = from->n_kernel,
                         .n_user = from->n_user,
+                        .window = from->window,
         };
         int e = buf_error(&r->frames);
         if (e == 0)
@@ -140,6 +141,7 @@ int tracker_rows_drain(struct tracker_rows *r, sample_row_fn fn, void *ctx)
                                 .n_kernel = row->n_kernel,
                                 .user = frames_at(r, row->user),
                                 .n_user = row->n_user,
+                                .window = row->window,
                 };
                 result = fn(ctx, &out);
         }
