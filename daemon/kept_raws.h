@@ -8,23 +8,27 @@
 
 #include "daemon/sampler.h"
 
-#define KEPT_RAWS 224u /* about as many as may wait at all */
-
 struct kept_raw {
         uint32_t used; /* set last; cleared when its row is in a journal */
-        uint32_t n_kernel;
+        uint32_t slot, n_kernel, pad;
         uint64_t kernel[ABI_MAX_KERNEL_FRAMES + 1];
         struct abi_raw raw; /* its stack behind it */
-        uint8_t stack[ABI_RAW_STACK];
-};
-struct kept_raw_memory {
-        struct kept_raw slot[KEPT_RAWS];
 };
 
-/* The writer's side, over borrowed memory; all take NULL: nothing is kept. */
+/* Places for about as many as may wait at all: most have less stack than one record holds. */
+#define KEPT_SMALL       192u
+#define KEPT_SMALL_STACK (16u << 10)
+#define KEPT_LARGE       24u
+#define KEPT_LARGE_STACK (uint32_t)(ABI_RAW_LEAF + ABI_RAW_ROOT)
+#define KEPT_RAWS        (KEPT_SMALL + KEPT_LARGE)
+#define KEPT_RAWS_BYTES                                              \
+        (KEPT_SMALL * (sizeof(struct kept_raw) + KEPT_SMALL_STACK) + \
+         KEPT_LARGE * (sizeof(struct kept_raw) + KEPT_LARGE_STACK))
+
+/* The writer's side, over borrowed memory of KEPT_RAWS_BYTES; all take NULL: nothing is kept. */
 struct kept_raws;
 
-int kept_raws_new(struct kept_raws **ret, struct kept_raw_memory *memory);
+int kept_raws_new(struct kept_raws **ret, void *memory);
 struct kept_raws *kept_raws_free(struct kept_raws *k);
 
 /* A copy of a sample; NULL: no room, or it makes no sense. */

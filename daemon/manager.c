@@ -521,7 +521,7 @@ static int keep_all(struct manager *m, struct kept_memory **ret)
 
         int r = keep_memory(m->keep, "state", sizeof(struct kept_memory), &memory);
         if (r >= 0)
-                r = keep_memory(m->keep, "deferred", sizeof(struct kept_raw_memory), &raws);
+                r = keep_memory(m->keep, "deferred", KEPT_RAWS_BYTES, &raws);
         if (r < 0)
                 return r;
         struct kept_head *head = &((struct kept_memory *)memory)->head;

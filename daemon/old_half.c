@@ -25,6 +25,7 @@ struct old_half {
         struct abi_row *rows;
         uint32_t n_cpus, rows_per_cpu;
         struct stack_store stacks;
+        struct raw_parts parts;
 };
 
 static int map_info(int fd, struct bpf_map_info *ret)
@@ -88,6 +89,8 @@ int old_half_open(struct old_half **ret, const struct old_half_maps *maps)
                 r = map_ring(maps->raws, "raws", &h->ring_map[1]);
         if (r == 0 && (!h->n_cpus || h->n_cpus > MAX_CPUS || n_rows % (2 * h->n_cpus)))
                 r = -EBADF;
+        if (r == 0)
+                r = raw_parts_init(&h->parts, h->n_cpus);
         if (r < 0) {
                 old_half_free(h);
                 return r;
@@ -114,6 +117,7 @@ struct old_half *old_half_free(struct old_half *h)
         unmap(&h->ring_map[0]);
         unmap(&h->ring_map[1]);
         stack_store_free(&h->stacks);
+        raw_parts_done(&h->parts);
         free(h);
         return NULL;
 }
@@ -198,7 +202,10 @@ static void on_raw(void *ctx, const void *data, uint32_t size)
         const uint64_t *kernel = NULL;
         uint32_t n = 0;
 
-        if (size < sizeof(*raw) || size < sizeof(*raw) + raw->len)
+        if (size < sizeof(*raw) || size < sizeof(*raw) + raw->leaf_len + raw->root_len)
+                return;
+        raw = raw_parts_add(&r->half->parts, raw);
+        if (!raw)
                 return;
         if (raw->key.kernel_stack) {
                 kernel = old_half_find(r->half, raw->key.kernel_stack, &n);
