@@ -14,6 +14,4 @@ int keep_fd(struct keep *k, const char *what, int fd)
         return -EOPNOTSUPP;
 }
 
-void keep_drop(struct keep *k, const char *what)
-{
-}
+void keep_drop(struct keep *k, const char *what) {}
