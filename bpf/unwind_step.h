@@ -313,6 +313,13 @@ UNWIND_INLINE int unwind_apply(struct unwind_walk *w, uint64_t frame, uint64_t r
                         return unwind_end(w, ABI_WALK_UNSUPPORTED);
                 cfa = unwind_register(w, aux & 15) + off;
                 break;
+        case UNWIND_DEREF_AT:
+                if (w->n > 1) /* as above, and of a register that is not kept across calls */
+                        return unwind_end(w, ABI_WALK_UNSUPPORTED);
+                if (unwind_read8(w, sp + unwind_register(w, aux & 15) * 8 + off, &v))
+                        return unwind_end(w, ABI_WALK_UNREADABLE);
+                cfa = v + 8;
+                break;
         default:
                 return unwind_end(w, ABI_WALK_UNSUPPORTED);
         }

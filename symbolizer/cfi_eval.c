@@ -48,6 +48,7 @@ enum {
 enum {
         OP_DEREF = 0x06,
         OP_CONSTS = 0x11,
+        OP_MUL = 0x1e,
         OP_PLUS = 0x22,
         OP_PLUS_UCONST = 0x23,
         OP_LIT0 = 0x30,
@@ -160,6 +161,21 @@ static bool read_plt(struct cfi_reader r, int8_t *ret_aux)
         return true;
 }
 
+/* What is left of the CFA of OpenSSL's multiplication, which keeps the stack pointer it was called with
+ * above an array of so many words: rsp + N + rREG * 8, dereferenced, + 8. */
+static bool read_deref_at(struct cfi_reader r, int8_t *ret_reg)
+{
+        static const uint8_t after[] = {OP_LIT0 + 8, OP_MUL, OP_PLUS, OP_DEREF, OP_PLUS_UCONST, 8};
+        uint64_t reg;
+        int64_t offset;
+
+        if (!read_breg(&r, &reg, &offset) || reg > 15 || offset || cfi_left(&r) != sizeof(after) ||
+            memcmp(r.p, after, sizeof(after)) != 0)
+                return false;
+        *ret_reg = (int8_t)reg;
+        return true;
+}
+
 /* After a dereference: nothing, or the addition of a constant. */
 static bool read_addend(struct cfi_reader *r, int64_t *ret)
 {
@@ -199,6 +215,12 @@ static void set_cfa_expression(struct cfi_state *s, const struct cfi_arch *arch,
                 return;
         if (!cfi_left(&r)) {
                 set_cfa(s, reg, offset);
+                return;
+        }
+        if (arch->x86 && reg == arch->sp && offset == (int32_t)offset && read_deref_at(r, &aux)) {
+                s->cfa = UNWIND_DEREF_AT;
+                s->cfa_aux = aux;
+                s->cfa_offset = (int32_t)offset;
                 return;
         }
         if (cfi_u8(&r) != OP_DEREF || !read_addend(&r, &addend))
@@ -264,24 +286,37 @@ static int8_t bx_aux(const struct cfi_state *s, const struct cfi_arch *arch)
         return UNWIND_AUX_LOST;
 }
 
-/* aarch64: where the return address is. */
-static bool ra_aux(const struct cfi_state *s, const struct cfi_arch *arch, struct cfi_saved fp, int8_t *ret)
+static bool fits_fp_offset(int64_t offset)
+{
+        return offset % 8 == 0 && offset / 8 == (int16_t)(offset / 8);
+}
+
+/* aarch64: where the return address is, as `aux` says it. */
+static bool set_ra(const struct cfi_state *s, const struct cfi_arch *arch, struct cfi_saved fp,
+                   struct unwind_rule *r)
 {
         struct cfi_saved ra = relative(s, arch, s->ra);
+        int64_t beside = (int64_t)ra.offset - 8;
 
         if (ra.where == CFI_SAME) {
-                *ret = 0;
+                r->aux = 0;
                 return true;
         }
         if (ra.where != CFI_AT_CFA || ra.offset % 8)
                 return false;
-        if (fp.where == CFI_AT_CFA && ra.offset == (int64_t)fp.offset + 8) {
-                *ret = UNWIND_AUX_BESIDE_FP;
+        if (fp.where == CFI_AT_CFA && fp.offset == beside && fits_fp_offset(beside)) {
+                r->aux = UNWIND_AUX_BESIDE_FP;
                 return true;
         }
-        if (!ra.offset || ra.offset / 8 <= INT8_MIN || ra.offset / 8 >= UNWIND_AUX_BESIDE_FP)
+        if (ra.offset && ra.offset / 8 > INT8_MIN && ra.offset / 8 < UNWIND_AUX_BESIDE_FP) {
+                r->aux = (int8_t)(ra.offset / 8);
+                return true;
+        }
+        /* Large frames that leave the frame pointer alone: the place of its offset is free. */
+        if (fp.where != CFI_SAME || !fits_fp_offset(beside))
                 return false;
-        *ret = (int8_t)(ra.offset / 8);
+        r->fp_offset = (int16_t)(beside / 8);
+        r->aux = UNWIND_AUX_BESIDE_FP;
         return true;
 }
 
@@ -333,13 +368,12 @@ static void make_rule(const struct cfi_arch *arch, const struct cfi_cie *cie, co
                         return;
                 if (kind == UNWIND_SP || kind == UNWIND_FP || kind == UNWIND_BX)
                         r.aux = bx_aux(s, arch);
-        } else if ((kind != UNWIND_SP && kind != UNWIND_FP) || !ra_aux(s, arch, fp, &r.aux)) {
+        } else if ((kind != UNWIND_SP && kind != UNWIND_FP) || !set_ra(s, arch, fp, &r)) {
                 return; /* aux is taken by the return address */
         }
         if (fp.where == CFI_SAME)
                 how = UNWIND_FP_SAME;
-        else if ((fp.where == CFI_AT_CFA || fp.where == CFI_AT_FP) && fp.offset % 8 == 0 &&
-                 fp.offset / 8 == (int16_t)(fp.offset / 8)) {
+        else if ((fp.where == CFI_AT_CFA || fp.where == CFI_AT_FP) && fits_fp_offset(fp.offset)) {
                 how = fp.where == CFI_AT_CFA ? UNWIND_FP_AT_CFA : UNWIND_FP_AT_FP;
                 r.fp_offset = (int16_t)(fp.offset / 8);
         }

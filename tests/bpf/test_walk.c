@@ -341,6 +341,34 @@ static void test_x86_plt_and_deref(void **state)
         stack[30] = CODE + 0x1002;
         compare(f, &r);
         assert_true(r.n == 2 && r.frame[1] == elf_frame(CODE + 0x1002, true));
+
+        /* the caller's sp is kept above an array of r9 words; further out nobody knows r9 */
+        one_rule(f, (struct unwind_rule){UNWIND_DEREF_AT, 9, 0, 8}, 2);
+        f->pages[1] = ABI_PAGE(0, 1, 1);
+        f->probe->registers.reg[9] = 6;
+        stack[7] = (uintptr_t)&stack[40];
+        stack[40] = CODE + 0x1002;
+        compare(f, &r);
+        assert_true(r.n == 2 && r.frame[1] == elf_frame(CODE + 0x1002, true));
+        stack[40] = CODE + 0x200;
+        compare(f, &r);
+        assert_int_equal(r.walk, ABI_WALK_UNSUPPORTED);
+        assert_int_equal(r.n, 2);
+}
+
+/* A large frame that saves lr but leaves the frame pointer alone. */
+static void test_arm64_large_frame(void **state)
+{
+        struct walk_fixture *f = &fixture[1];
+        struct walk_result r;
+
+        one_rule(f, (struct unwind_rule){UNWIND_SP, UNWIND_AUX_BESIDE_FP, -149, 1184}, 2);
+        f->pages[1] = ABI_PAGE(0, 1, 1);
+        stack[0] = CODE + 0x1004;
+        f->probe->registers.fp = 0x42;
+        compare(f, &r);
+        assert_int_equal(r.walk, ABI_WALK_COMPLETE);
+        assert_true(r.n == 2 && r.frame[1] == elf_frame(CODE + 0x1004, true));
 }
 
 /* One mapping without a table, of code that keeps frame pointers. */
@@ -583,6 +611,7 @@ int main(void)
                         cmocka_unit_test(test_bad_stacks),
                         cmocka_unit_test(test_not_loaded),
                         cmocka_unit_test(test_arm64_chain),
+                        cmocka_unit_test(test_arm64_large_frame),
                         cmocka_unit_test(test_x86_plt_and_deref),
                         cmocka_unit_test(test_frame_pointers),
                         cmocka_unit_test(test_bare_leaf),

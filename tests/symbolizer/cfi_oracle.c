@@ -96,6 +96,12 @@ static enum unwind_kind cfa_kind(const struct oracle *o, const Dwarf_Op *op, siz
                 r->aux = (int8_t)(addend / 8);
                 return reg == sp ? UNWIND_DEREF_SP : UNWIND_DEREF_FP;
         }
+        if (!o->arm && n == 7 && reg == 7 && breg(&op[1], &reg, &addend) && !addend &&
+            op[2].atom == DW_OP_lit8 && op[3].atom == DW_OP_mul && op[4].atom == DW_OP_plus &&
+            op[5].atom == DW_OP_deref && op[6].atom == DW_OP_plus_uconst && op[6].number == 8) {
+                r->aux = (int8_t)reg;
+                return UNWIND_DEREF_AT;
+        }
         if (!o->arm && n == 9 && reg == 7 && offset == 8 && op[1].atom == DW_OP_breg16 &&
             op[2].atom == DW_OP_lit15 && op[3].atom == DW_OP_and && op[5].atom == DW_OP_ge &&
             op[6].atom == DW_OP_lit3 && op[7].atom == DW_OP_shl && op[8].atom == DW_OP_plus) {
@@ -148,8 +154,14 @@ static struct unwind_rule expected(const struct oracle *o, Dwarf_Frame *frame)
                         return unsupported;
                 else if (fp.place == AT_THE_CFA && ra.offset == fp.offset + 8)
                         r.aux = UNWIND_AUX_BESIDE_FP;
-                else
+                else if (ra.offset >= -127 * 8 && ra.offset < 127 * 8)
                         r.aux = (int8_t)(ra.offset / 8);
+                else if (fp.place != IS_SAME || (ra.offset - 8) / 8 < INT16_MIN)
+                        return unsupported;
+                else {
+                        r.aux = UNWIND_AUX_BESIDE_FP;
+                        r.fp_offset = (int16_t)((ra.offset - 8) / 8);
+                }
         } else {
                 if (ra.place != AT_THE_CFA || ra.offset != -8)
                         return unsupported;

@@ -78,7 +78,7 @@ static void check_form(const struct cfi_table *t)
                 }
         }
         for (uint32_t i = 0; i < t->n_rules; i++) {
-                assert_in_range(UNWIND_RULE_KIND(&t->rule[i]), UNWIND_SP, UNWIND_REG);
+                assert_in_range(UNWIND_RULE_KIND(&t->rule[i]), UNWIND_SP, UNWIND_DEREF_AT);
                 assert_in_range(UNWIND_RULE_FP(&t->rule[i]), UNWIND_FP_SAME, UNWIND_FP_UNDEFINED);
         }
 }
@@ -159,6 +159,14 @@ static void test_expressions_that_rules_can_say(void **state)
                          {UNWIND_PLT, 11, 0, 8}},
                         /* breg3 16, and rbx at CFA-32: ld.so's lazy binding */
                         {{0x83, 4, 0x0f, 2, 0x73, 16}, 6, {UNWIND_BX, -4, 0, 16}},
+                        /* breg7 8; breg9 0; lit8; mul; plus; deref; plus_uconst 8: OpenSSL's bn_mul_mont;
+                           by another factor it is not known */
+                        {{0x0f, 10, 0x77, 8, 0x79, 0, 0x38, 0x1e, 0x22, 0x06, 0x23, 8},
+                         12,
+                         {UNWIND_DEREF_AT, 9, 0, 8}},
+                        {{0x0f, 10, 0x77, 8, 0x79, 0, 0x34, 0x1e, 0x22, 0x06, 0x23, 8},
+                         12,
+                         {UNWIND_UNSUPPORTED, 0, 0, 0}},
                         /* def_cfa r10+0 */
                         {{0x0c, 10, 0}, 3, {UNWIND_REG, 10, 0, 0}},
                         /* rbp undefined; rbx in another register */
@@ -231,11 +239,14 @@ static void test_arm64_return_addresses(void **state)
         struct table x;
 
         image_fde(&eh, 1, cie, T, 0x40, "",
-                  BYTES(0x41, 0x2d,                        /* +4: lr signed */
-                        0x41, 0x0e, 32, 0x9d, 4, 0x9e, 3,  /* +8: cfa 32, x29 at -32, x30 at -24 */
-                        0x41, 0x0d, 29,                    /* +12: cfa by x29 */
-                        0x41, 0x0c, 31, 16, 0xdd, 0x9e, 1, /* +16: x30 alone at -8 */
-                        0x41, 0x07, 30));                  /* +20: outermost */
+                  BYTES(0x41, 0x2d,                         /* +4: lr signed */
+                        0x41, 0x0e, 32, 0x9d, 4, 0x9e, 3,   /* +8: cfa 32, x29 at -32, x30 at -24 */
+                        0x41, 0x0d, 29,                     /* +12: cfa by x29 */
+                        0x41, 0x0c, 31, 16, 0xdd, 0x9e, 1,  /* +16: x30 alone at -8 */
+                        0x41, 0x0e, 0xa0, 9, 0x9e, 0x94, 1, /* +20: cfa 1184, x30 at -1184 */
+                        /* +24: cfa 320000, x29 at -320000, x30 beside it: too far for a rule */
+                        0x41, 0x0e, 0x80, 0xc4, 0x13, 0x9d, 0xc0, 0xb8, 2, 0x9e, 0xbf, 0xb8, 2, 0x41, 0x07,
+                        30)); /* +28: outermost */
         assert_int_equal(build(&x, &(struct image_options){.machine = EM_AARCH64},
                                &(struct image_section){.name = ".eh_frame", .data = eh.data, .size = eh.len},
                                1),
@@ -245,7 +256,9 @@ static void test_arm64_return_addresses(void **state)
         assert_rule(&x, T + 8, UNWIND_SP, 32, UNWIND_AUX_BESIDE_FP, UNWIND_FP_AT_CFA, -4);
         assert_rule(&x, T + 12, UNWIND_FP, 32, UNWIND_AUX_BESIDE_FP, UNWIND_FP_AT_CFA, -4);
         assert_rule(&x, T + 16, UNWIND_SP, 16, -1, UNWIND_FP_SAME, 0);
-        assert_kind(&x, T + 20, UNWIND_STOP);
+        assert_rule(&x, T + 20, UNWIND_SP, 1184, UNWIND_AUX_BESIDE_FP, UNWIND_FP_SAME, -149);
+        assert_kind(&x, T + 24, UNWIND_UNSUPPORTED);
+        assert_kind(&x, T + 28, UNWIND_STOP);
         done(&x);
 }
 
