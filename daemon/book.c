@@ -13,6 +13,7 @@
 
 #define BATCH         1000 /* addresses of one request: a round trip costs as much as some hundred look-ups */
 #define MAX_LOCATIONS (1u << 24)
+#define KERNEL_ITSELF "[kernel.kallsyms]" /* and none of its modules */
 
 enum source_kind { SOURCE_OBJECT, SOURCE_KERNEL, SOURCE_JIT, SOURCE_NOTE };
 
@@ -47,6 +48,7 @@ struct book {
         struct tracker *tracker;
         struct symclient *symbols;
         const struct kernel_symbols *kernel;
+        const struct kernel_debug *kernel_debug; /* NULL: the kernel is named by its symbols alone */
 
         char *text;
         uint32_t n_text, cap_text;
@@ -301,9 +303,10 @@ int64_t book_user_frame(struct book *b, const struct abi_key *key, uint64_t fram
 
 int64_t book_kernel_address(struct book *b, uint64_t address)
 {
-        struct kernel_symbol symbol = {.module = "[kernel.kallsyms]"};
+        struct kernel_symbol symbol = {.module = KERNEL_ITSELF};
         bool known = b->kernel && kernel_symbols_find(b->kernel, address, &symbol), added;
         int64_t name = book_string(b, symbol.module);
+        uint64_t slide;
 
         if (name < 0)
                 return name;
@@ -315,7 +318,10 @@ int64_t book_kernel_address(struct book *b, uint64_t address)
                 return id;
         if (known && add_frame(b, (uint32_t)id, &(struct sym_frame){.function = symbol.name}) < 0)
                 return -ENOMEM;
-        set_named(b, (uint32_t)id);
+        if (strcmp(symbol.module, KERNEL_ITSELF) != 0 || !kernel_debug_object(b->kernel_debug, &slide))
+                set_named(b, (uint32_t)id);
+        else if (wait_for_name(b, (uint32_t)source, (uint32_t)id) < 0)
+                return -ENOMEM;
         return id;
 }
 
@@ -345,6 +351,8 @@ static void on_names(void *ctx, int err, const struct sym_result *results, uint3
         struct request *r = ctx;
 
         for (uint32_t i = 0; i < r->n; i++) {
+                if (err >= 0 && i < n && results[i].n > 0)
+                        r->book->location[r->location[i]].n_frames = 0; /* the kernel's symbol goes */
                 for (uint32_t k = 0; err >= 0 && i < n && k < results[i].n; k++)
                         if (add_frame(r->book, r->location[i], &results[i].frame[k]) < 0)
                                 break; /* without memory it stays without a name */
@@ -361,7 +369,8 @@ static void give_up(struct book *b, struct source *s)
         s->n_waiting = 0;
 }
 
-static int ask_batch(struct book *b, struct symobj *symbols, const uint32_t *locations, uint32_t n)
+static int ask_batch(struct book *b, struct symobj *symbols, uint64_t slide, const uint32_t *locations,
+                     uint32_t n)
 {
         uint64_t address[BATCH];
         struct request *r = malloc(sizeof(*r) + n * sizeof(r->location[0]));
@@ -371,7 +380,7 @@ static int ask_batch(struct book *b, struct symobj *symbols, const uint32_t *loc
         r->n = n;
         memcpy(r->location, locations, n * sizeof(r->location[0]));
         for (uint32_t i = 0; i < n; i++)
-                address[i] = b->location[locations[i]].address;
+                address[i] = b->location[locations[i]].address - slide;
         r->book = book_ref(b);
         int err = symclient_names(b->symbols, symbols, address, n, on_names, r);
         if (err < 0) {
@@ -381,13 +390,14 @@ static int ask_batch(struct book *b, struct symobj *symbols, const uint32_t *loc
         return err;
 }
 
-static int ask(struct book *b, uint32_t source, struct symobj *symbols)
+/* slide: what addresses in the process are above those in the object. */
+static int ask(struct book *b, uint32_t source, struct symobj *symbols, uint64_t slide)
 {
         uint32_t n;
 
         for (uint32_t first = 0; first < b->source[source].n_waiting; first += n) {
                 n = MIN_OF(b->source[source].n_waiting - first, (uint32_t)BATCH);
-                int r = ask_batch(b, symbols, b->source[source].waiting + first, n);
+                int r = ask_batch(b, symbols, slide, b->source[source].waiting + first, n);
                 if (r < 0)
                         return r;
         }
@@ -405,7 +415,7 @@ static void on_jit(void *ctx, int err, struct symobj *obj, const struct sym_info
                 /* A runtime may begin its map later: the next new address asks again. */
                 symobj_close(r->book->symbols, TAKE_PTR(s->jit));
                 give_up(r->book, s);
-        } else if (ask(r->book, r->source, s->jit) < 0)
+        } else if (ask(r->book, r->source, s->jit, 0) < 0)
                 give_up(r->book, s);
         book_unref(r->book);
         free(r);
@@ -416,7 +426,7 @@ static int ask_jit(struct book *b, uint32_t source)
         struct source *s = &b->source[source];
 
         if (s->jit_ready)
-                return ask(b, source, s->jit);
+                return ask(b, source, s->jit, 0);
         if (s->jit)
                 return 0; /* the answer will come */
         const struct process *p = tracker_process(b->tracker, s->pid, s->start_ns);
@@ -435,6 +445,14 @@ static int ask_jit(struct book *b, uint32_t source)
         return 0;
 }
 
+static int ask_kernel(struct book *b, uint32_t source)
+{
+        uint64_t slide = 0;
+        struct symobj *vmlinux = kernel_debug_object(b->kernel_debug, &slide);
+
+        return ask(b, source, vmlinux, slide);
+}
+
 int book_request_names(struct book *b)
 {
         int err = 0;
@@ -445,8 +463,10 @@ int book_request_names(struct book *b)
                         continue;
                 if (s->kind == SOURCE_JIT)
                         err = ask_jit(b, i);
+                else if (s->kind == SOURCE_KERNEL)
+                        err = ask_kernel(b, i);
                 else if (s->object->symbols && symobj_info(s->object->symbols))
-                        err = ask(b, i, s->object->symbols);
+                        err = ask(b, i, s->object->symbols, 0);
                 else if (s->object->address_is_offset || s->object->error)
                         give_up(b, s);
         }
@@ -601,13 +621,17 @@ uint64_t book_memory(const struct book *b)
 }
 
 int book_new(struct book **ret, struct tracker *tracker, struct symclient *symbols,
-             const struct kernel_symbols *kernel)
+             const struct kernel_symbols *kernel, const struct kernel_debug *kernel_debug)
 {
         struct book *b = calloc(1, sizeof(*b));
 
         if (!b)
                 return -ENOMEM;
-        *b = (struct book){.refs = 1, .tracker = tracker, .symbols = symbols, .kernel = kernel};
+        *b = (struct book){.refs = 1,
+                           .tracker = tracker,
+                           .symbols = symbols,
+                           .kernel = kernel,
+                           .kernel_debug = kernel_debug};
         if (book_string(b, "") < 0) {
                 book_unref(b);
                 return -ENOMEM;

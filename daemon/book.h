@@ -15,12 +15,13 @@
 #include "profile/profile.h"
 #include "symbolizer/client.h"
 #include "symbolizer/kernel.h"
+#include "symbolizer/kernel_debug.h"
 
 struct book;
 
-/* kernel NULL: kernel addresses stay without names. */
+/* kernel NULL: kernel addresses stay without names; kernel_debug NULL: without source lines. */
 int book_new(struct book **ret, struct tracker *tracker, struct symclient *symbols,
-             const struct kernel_symbols *kernel);
+             const struct kernel_symbols *kernel, const struct kernel_debug *kernel_debug);
 struct book *book_ref(struct book *b);
 struct book *book_unref(struct book *b);
 

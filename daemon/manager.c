@@ -47,6 +47,7 @@ struct manager {
         struct symclient *symbols;
         struct tracker *tracker;
         struct kernel_symbols *kernel;
+        struct kernel_debug *kernel_debug;
         struct recorder *recorder;
         struct store *store;
         struct writer *writer;
@@ -484,7 +485,12 @@ static int start_sampling(struct manager *m)
                 log_warning("kernel functions will have no names: %s: allow CAP_SYSLOG, or set "
                             "kernel.kptr_restrict to 1 or 0",
                             strerror(-r));
-        return 0;
+        if (r < 0)
+                return 0;
+        r = kernel_debug_new(&m->kernel_debug, m->symbols, m->kernel, symbols.debug_dirs);
+        if (r >= 0)
+                kernel_debug_seek(m->kernel_debug);
+        return r;
 }
 
 static int start_serving(struct manager *m)
@@ -581,6 +587,7 @@ static int start(struct manager *m)
                         .tracker = m->tracker,
                         .symbols = m->symbols,
                         .kernel = m->kernel,
+                        .kernel_debug = m->kernel_debug,
                         .memory = m->config->memory / 16,
         };
         budget_init(&m->budget, (uint32_t)m->config->frequency, m->config->cpu_ppm);
@@ -677,6 +684,7 @@ struct manager *manager_free(struct manager *m)
         recorder_free(m->recorder);
         writer_free(m->writer);
         store_free(m->store);
+        kernel_debug_free(m->kernel_debug);
         kernel_symbols_free(m->kernel);
         tracker_free(m->tracker);
         symclient_free(m->symbols);

@@ -202,11 +202,13 @@ int pipeline_past_row(void *pipeline, const struct sample_row *row)
 static int renew_book(struct pipeline *p)
 {
         bool poor = symclient_look_again(p->parts.symbols) > 0;
+
+        poor |= p->parts.kernel_debug && kernel_debug_seek(p->parts.kernel_debug) > 0;
         struct book *book;
 
         if (!poor && book_memory(p->book) <= p->parts.memory)
                 return 0;
-        int r = book_new(&book, p->parts.tracker, p->parts.symbols, p->parts.kernel);
+        int r = book_new(&book, p->parts.tracker, p->parts.symbols, p->parts.kernel, p->parts.kernel_debug);
         if (r < 0)
                 return r;
         book_unref(p->book);
@@ -419,7 +421,7 @@ int pipeline_new(struct pipeline **ret, const struct pipeline_parts *parts, cons
         *p = (struct pipeline){.parts = *parts, .ops = *ops, .ctx = ctx};
         r = labels_new(&p->labels, parts->tracker);
         if (r >= 0)
-                r = book_new(&p->book, parts->tracker, parts->symbols, parts->kernel);
+                r = book_new(&p->book, parts->tracker, parts->symbols, parts->kernel, parts->kernel_debug);
         if (r >= 0)
                 r = gathering_new(p, window_user, &p->current);
         if (r < 0) {

@@ -13,6 +13,7 @@
 #include "daemon/tracker.h"
 #include "symbolizer/client.h"
 #include "symbolizer/kernel.h"
+#include "symbolizer/kernel_debug.h"
 
 struct pipeline;
 
@@ -20,8 +21,9 @@ struct pipeline_parts { /* borrowed; they outlive the pipeline */
         struct sampler *sampler;
         struct tracker *tracker;
         struct symclient *symbols;
-        struct kernel_symbols *kernel; /* NULL: no kernel names */
-        uint64_t memory;               /* bytes that one book may take */
+        struct kernel_symbols *kernel;     /* NULL: no kernel names */
+        struct kernel_debug *kernel_debug; /* NULL: without source lines */
+        uint64_t memory;                   /* bytes that one book may take */
 };
 
 /* `user` is what the window or collection was begun with. */
