@@ -8,10 +8,12 @@
 #include "tools/debug_wanted.h"
 #include "tools/package.h"
 
-#define MAX_LINES 5
-#define MIN_SHARE 0.001 /* of all samples: below, nobody would install a package for it */
-#define TRUNCATED "[truncated: "
-#define RUN_TIME  "//anon" /* the kernel's name of memory without a file */
+#define MAX_LINES        5
+#define MIN_SHARE        0.001 /* of all samples: below, nobody would install a package for it */
+#define TRUNCATED        "[truncated: "
+#define KERNEL           "[kernel.kallsyms]"
+#define KERNEL_MIN_SHARE 0.1      /* its debug package is large */
+#define RUN_TIME         "//anon" /* the kernel's name of memory without a file */
 
 /* What one object (by its mapping's file) is in the way of. */
 struct object_counts {
@@ -28,6 +30,7 @@ struct counting {
         struct object_counts *object; /* by string */
         int count_type;
         int64_t samples;
+        int64_t kernel_no_lines; /* samples whose innermost code is the kernel's, without source lines */
 };
 
 static bool is_file(const struct profile *p, const struct profile_location *l)
@@ -42,6 +45,12 @@ static void count_sample(struct counting *c, uint32_t i)
         int64_t n = c->count_type >= 0 ? profile_values(p, i)[c->count_type] : 1;
 
         c->samples += n;
+        if (s->n_locations > 0) {
+                const struct profile_location *leaf = &p->location[p->sample_location[s->first_location]];
+                if (!strcmp(p->string[p->mapping[leaf->mapping].file], KERNEL) &&
+                    !location_has_lines(p, leaf))
+                        c->kernel_no_lines += n;
+        }
         for (uint32_t k = 0; k < s->n_locations; k++) {
                 const struct profile_location *l = &p->location[p->sample_location[s->first_location + k]];
                 if (!is_file(p, l))
@@ -144,6 +153,18 @@ static void say_most(struct doctor *d, struct counting *c, int what)
         }
 }
 
+static void say_kernel(struct doctor *d, const struct counting *c)
+{
+        double share = (double)c->kernel_no_lines / (double)c->samples;
+
+        if (share >= KERNEL_MIN_SHARE)
+                doctor_say(d, FINDING_NOTE, "no source lines",
+                           "of the kernel, %.1f%% of all samples: install its debug package, if functions "
+                           "are "
+                           "not enough (Debian: linux-image-RELEASE-dbg)",
+                           100 * share);
+}
+
 static void say_stacks(struct doctor *d, const struct profile *p)
 {
         int64_t all = 0, whole = profile_ledger_count(p, "stacks.complete", 0);
@@ -173,4 +194,5 @@ void doctor_symbols(struct doctor *d, const struct profile *p)
         say_stacks(d, p);
         for (int what = 0; what < 3; what++)
                 say_most(d, &c, what);
+        say_kernel(d, &c);
 }

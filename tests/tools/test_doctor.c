@@ -152,8 +152,25 @@ static void test_objects_that_matter_most_come_first(void **state)
         assert_non_null(strstr(text, "no source lines      in /opt/lib/libn.so, 3.0%"));
         assert_non_null(strstr(text, "stacks end early     in /opt/lib/libend.so, 1.9%"));
         assert_null(strstr(text, "rare.so"));
+        assert_null(strstr(text, "of the kernel"));
         assert_non_null(strstr(text, "complete stacks      98.00%"));
         assert_int_equal(d.notes, 5);
+}
+
+static void test_the_kernel_without_lines(void **state)
+{
+        _cleanup_profile_ struct profile *p = NULL;
+        _cleanup_buf_ struct buf out = {0};
+        struct doctor d = {.out = &out, .root = root};
+
+        assert_int_equal(profile_new(&p), 0);
+        id(profile_type(p, "samples", "count"));
+        uint32_t root_frame = frame(p, "/opt/lib/libok.so", "_start", 1);
+        sample(p, 80, frame(p, "/opt/lib/libok.so", "work", 1), root_frame);
+        sample(p, 15, frame(p, "[kernel.kallsyms]", "vfs_read", 0), root_frame);
+        sample(p, 5, frame(p, "[kernel.kallsyms]", "vfs_write", 7), root_frame);
+        doctor_symbols(&d, p);
+        assert_non_null(strstr(buf_text(&out), "no source lines      of the kernel, 15.0% of all samples"));
 }
 
 static void test_missing_capabilities_are_named(void **state)
@@ -197,6 +214,7 @@ int main(void)
                         cmocka_unit_test(test_what_is_missing),
                         cmocka_unit_test(test_missing_capabilities_are_named),
                         cmocka_unit_test(test_objects_that_matter_most_come_first),
+                        cmocka_unit_test(test_the_kernel_without_lines),
         };
 
         if (!mkdtemp(root))
