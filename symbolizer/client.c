@@ -17,6 +17,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "symbolizer/client_internal.h"
+#include "symbolizer/dir_times.h"
 
 #define DEFAULT_MEMORY ((uint64_t)512 << 20)
 #define TICK_MS        100 /* while a worker is at something: deadlines are checked */
@@ -531,6 +532,8 @@ int symclient_new(struct symclient **ret, const struct symclient_options *option
                 r = finder_new(&c->finder, (const char *const *)c->debug_dirs,
                                options && options->cache_dir ? options->cache_dir : "/var/tmp");
         if (r == 0)
+                r = dir_times_new(&c->dir_times);
+        if (r == 0)
                 r = open_events(c);
         if (r < 0)
                 return r;
@@ -559,6 +562,7 @@ struct symclient *symclient_free(struct symclient *c)
         lanes_free(c);
         client_cache_free(c);
         finder_free(c->finder);
+        dir_times_free(c->dir_times);
         for (char **d = c->debug_dirs; d && *d; d++)
                 free(*d);
         free(c->debug_dirs);

@@ -97,6 +97,7 @@ struct symclient {
         struct lane lane[N_LANES];
         struct lane_work work[N_LANES];
         struct finder *finder;
+        struct dir_times *dir_times;
         struct symobj *jit_sought; /* by the finder, which is then no lane's */
         uint64_t jit_since_ns;
         struct request_list queue, finished;
@@ -135,8 +136,8 @@ void client_cache_add_table(struct symclient *c, const struct request *r);
 
 /* -- client_places.c -- */
 
-/* A number that changes when a debug package is installed or removed. */
-uint64_t client_place_of(const struct symclient *c, const struct symobj *o);
+/* A number that changes when a debug package is installed or removed. False: nobody answers now. */
+bool client_place_of(const struct symclient *c, const struct symobj *o, uint64_t *ret);
 
 /* -- client_files.c -- */
 

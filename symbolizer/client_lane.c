@@ -233,8 +233,8 @@ static void on_opened(struct symclient *c, uint32_t i, struct request *r)
                 memcpy(&info, l->body.data, sizeof(info));
                 o->info = info.info;
         }
-        if (!o->is_jit && !o->ready)
-                o->place = client_place_of(c, o);
+        if (!o->is_jit && !o->ready && !client_place_of(c, o, &o->place))
+                o->place = 0; /* looked at again later */
         o->ready = true;
         if (!o->is_jit)
                 symobj_recall(c, o);

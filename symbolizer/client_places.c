@@ -1,37 +1,31 @@
 /* Whether separate debug information may have come, or gone, since an object was looked at. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/hash.h"
 #include "symbolizer/client_internal.h"
-
-static uint64_t add_directory(uint64_t place, const char *path)
-{
-        struct stat st;
-
-        if (stat(path, &st) < 0)
-                return hash_u64(place, 1);
-        return hash_u64(place, (uint64_t)st.st_mtim.tv_sec ^ (uint64_t)st.st_mtim.tv_nsec << 32);
-}
+#include "symbolizer/dir_times.h"
 
 /* A directory changes when a file is put into it or renamed into it: those of the build ID and of the debug
- * link's name, below ours only. A look below the root of a process could block for ever. */
-uint64_t client_place_of(const struct symclient *c, const struct symobj *o)
+ * link's name, below ours only. */
+bool client_place_of(const struct symclient *c, const struct symobj *o, uint64_t *ret)
 {
         const char *slash = strrchr(o->path, '/');
         int directory = slash ? (int)(slash - o->path) : 0;
-        uint64_t place = 1;
-        char path[512];
+        uint64_t place = 1, times;
 
         for (char **d = c->debug_dirs; *d; d++) {
-                place = add_directory(place, *d);
-                snprintf(path, sizeof(path), "%s/.build-id/%02x", *d, o->info.build_id[0]);
-                place = add_directory(place, path);
-                snprintf(path, sizeof(path), "%s%.*s", *d, directory, o->path);
-                place = add_directory(place, path);
+                char path[3][DIR_TIMES_PATH];
+
+                snprintf(path[0], sizeof(path[0]), "%s", *d);
+                snprintf(path[1], sizeof(path[1]), "%s/.build-id/%02x", *d, o->info.build_id[0]);
+                snprintf(path[2], sizeof(path[2]), "%s%.*s", *d, directory, o->path);
+                if (!dir_times_read(c->dir_times, path, 3, &times))
+                        return false;
+                place = hash_u64(place, times);
         }
-        return place;
+        *ret = place;
+        return true;
 }
 
 static bool is_asked_for(const struct symclient *c, const struct symobj *o)
@@ -62,9 +56,9 @@ uint32_t symclient_look_again(struct symclient *c)
                 if (!o->ready || o->closed || o->is_jit || o->info.has_debug || is_asked_for(c, o))
                         continue;
 
-                uint64_t place = client_place_of(c, o);
+                uint64_t place;
 
-                if (place == o->place)
+                if (!client_place_of(c, o, &place) || place == o->place)
                         continue;
                 begin_anew(c, o);
                 o->place = place;
