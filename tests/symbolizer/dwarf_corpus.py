@@ -141,6 +141,13 @@ def rust(*flags):
     return build
 
 
+def rust_lines(d):
+    try:
+        return rust('-O', '-C', 'debuginfo=line-tables-only')(d)
+    except RuntimeError:  # before Rust 1.71: the nearest there was
+        return rust('-O', '-C', 'debuginfo=1')(d)
+
+
 def go(*flags):
     def build(d):
         out = os.path.join(d, 'program')
@@ -198,7 +205,7 @@ VARIANTS = {
     'clang-aarch64': foreign('clang', '--target=aarch64-linux-gnu', '-fuse-ld=lld', '-O2', '-g'),
     'clang-32': foreign('clang', '-m32', '-fuse-ld=lld', '-O2', '-gdwarf-4'),
     'rust-release': rust('-O', '-g'),
-    'rust-line-tables-only': rust('-O', '-C', 'debuginfo=line-tables-only'),
+    'rust-line-tables-only': rust_lines,
     'rust-debug': rust('-g'),
     'rust-lto-dwarf4': rust('-O', '-g', '-C', 'lto=fat', '-C', 'codegen-units=1'),
     'go': go(),
