@@ -1,4 +1,4 @@
-"""SIGTERM loses nothing, SIGKILL at most the current window; stored files stay as they are; go tool pprof reads
+"""SIGTERM loses nothing, SIGKILL at most the current window where nothing is kept (see takeover.py); stored files stay as they are; go tool pprof reads
 them and agrees with profctl."""
 import hashlib
 import os
