@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -26,6 +27,7 @@
 struct keep {
         char *pin;   /* NULL: no pinning */
         char *files; /* directory of the memory, when pinning */
+        int lock_fd; /* on the pins; -1: not pinning */
         bool store;  /* systemd's */
         int listen_fd;
         uint32_t generation;
@@ -161,6 +163,23 @@ static int check_directory(const char *path, bool bpf)
         return -EINVAL;
 }
 
+/* What a daemon that runs has pinned is not for us to take. */
+static int lock_pins(struct keep *k)
+{
+        k->lock_fd = open(k->pin, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (k->lock_fd < 0 || flock(k->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+                int r = -errno;
+                if (r == -EWOULDBLOCK)
+                        log_error("another profd runs with Pin=%s: end it, or give this one a directory of "
+                                  "its own",
+                                  k->pin);
+                else
+                        log_error("cannot lock Pin=%s: %s", k->pin, strerror(-r));
+                return r;
+        }
+        return 0;
+}
+
 static int find_pinned(struct keep *k, const char *pin, const char *state_dir)
 {
         k->pin = strdup(pin);
@@ -172,6 +191,8 @@ static int find_pinned(struct keep *k, const char *pin, const char *state_dir)
         int r = check_directory(k->pin, true);
         if (r == 0)
                 r = check_directory(k->files, false);
+        if (r == 0)
+                r = lock_pins(k);
         if (r == 0)
                 r = find_in(k, k->pin, open_pin);
         if (r == 0)
@@ -185,7 +206,7 @@ int keep_new(struct keep **ret, const char *pin, const char *state_dir)
 
         if (!k)
                 return -ENOMEM;
-        k->listen_fd = -1;
+        k->listen_fd = k->lock_fd = -1;
         k->generation = 1;
         int r = find_passed(k);
         if (r < 0)
@@ -210,6 +231,8 @@ struct keep *keep_free(struct keep *k)
         for (uint32_t i = 0; i < k->n_found; i++)
                 if (k->found[i].fd >= 0)
                         close(k->found[i].fd);
+        if (k->lock_fd >= 0)
+                close(k->lock_fd);
         free(k->found);
         free(k->pin);
         free(k->files);
@@ -248,7 +271,7 @@ int keep_found_memory(const struct keep *k, uint32_t generation, const char *wha
         if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (k->pin && (st.st_mode & 077)) ||
             st.st_size <= 0)
                 return -EBADF;
-        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
         if (p == MAP_FAILED)
                 return -errno;
         *ret = p;

@@ -43,7 +43,7 @@ const struct kept *keep_found(const struct keep *k, uint32_t i);
 /* That of a generation; -1: there is none. */
 int keep_found_fd(const struct keep *k, uint32_t generation, const char *what);
 
-/* Maps memory that was found, for reading and writing; only if it is a file that nobody else could write.
+/* Maps memory that was found, for reading; only if it is a file that nobody else could write.
  * -EBADF: it is not. */
 int keep_found_memory(const struct keep *k, uint32_t generation, const char *what, void **ret,
                       size_t *ret_size);

@@ -548,8 +548,12 @@ static int keep_all(struct manager *m, struct kept_memory **ret)
 /* Without it samples are taken all the same, and a restart loses some. */
 static void start_keeping(struct manager *m)
 {
-        if (keep_is_on(m->keep))
-                (void)keep_all(m, &m->kept); /* said there */
+        static const char *const names[] = {"state", "deferred", "cpus", "counts", "stacks", "raws"};
+
+        if (!keep_is_on(m->keep) || keep_all(m, &m->kept) >= 0)
+                return;
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) /* half of it says nothing; why was said there */
+                keep_drop(m->keep, names[i]);
 }
 
 static int take_over(struct manager *m)

@@ -134,9 +134,20 @@ def refused():
                 check(r.returncode == 1 and why in r.stderr, f"refused: {r.stderr.strip()}")
 
 
+def locked():
+    """Pins of a daemon that runs are not taken from it."""
+    pins = f"/sys/fs/bpf/profd-locked-{os.getpid()}"
+    with kept(pins) as d, tempfile.TemporaryDirectory() as state:
+        r = subprocess.run([PROFD, "--config", d.config, "--state-dir", state, "--socket", f"{state}/sock"],
+                           capture_output=True, text=True, check=False, timeout=120)
+        check(r.returncode == 1 and "another profd runs" in r.stderr, f"refused: {r.stderr.strip()}")
+        check(d.is_up(), "the one that runs goes on")
+
+
 if subprocess.run(["mountpoint", "-q", "/sys/fs/bpf"], check=False).returncode != 0:
     skip("no BPF file system is mounted on /sys/fs/bpf")
 refused()
+locked()
 kills(kept(), "in the store")
 kills(kept(f"/sys/fs/bpf/profd-test-{os.getpid()}"), "by pins")
 upgrade()
