@@ -246,6 +246,8 @@ static void on_ended(void *ctx, void *user)
 
         if (recorder_counters(s->recorder, &s->after) < 0)
                 s->after = s->before;
+        else
+                sampler_stats_drained(s->recorder->parts.sampler, s->after.stat);
         if (s->kept && s->kept->journal) {
                 struct journal_head *h = journal_head(s->kept->journal);
                 memcpy(h->after, s->after.stat, sizeof(h->after));

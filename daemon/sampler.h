@@ -83,6 +83,9 @@ const struct sampler_event *sampler_event(const struct sampler *s, uint32_t i);
 
 /* Totals since start, by enum abi_stat, summed over CPUs, with what was carried over. */
 int sampler_stats(struct sampler *s, uint64_t stats[ABI_STAT_MAX]);
+/* The same of those samples alone that the last drain was for: on a busy host a drain takes as long as many
+ * samples. */
+void sampler_stats_drained(struct sampler *s, uint64_t stats[ABI_STAT_MAX]);
 
 /* -- what outlives us: daemon/keep.h -- */
 

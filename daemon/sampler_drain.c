@@ -153,12 +153,24 @@ static int drain_cpu(struct sampler *s, uint32_t cpu, uint32_t set, sample_row_f
         return result < 0 ? result : 0;
 }
 
+void abi_cpu_sums(const struct abi_cpu *cpus, uint32_t n, uint64_t stat[ABI_STAT_MAX])
+{
+        memset(stat, 0, ABI_STAT_MAX * sizeof(uint64_t));
+        for (uint32_t cpu = 0; cpu < n; cpu++) {
+                for (uint32_t i = 0; i < ABI_STAT_MAX; i++)
+                        stat[i] += __atomic_load_n(&cpus[cpu].stat[i], __ATOMIC_RELAXED);
+                for (uint32_t i = 0; i < ABI_MAX_EVENTS; i++)
+                        stat[ABI_STAT_TAKEN] += __atomic_load_n(&cpus[cpu].taken[i], __ATOMIC_RELAXED);
+        }
+}
+
 int sampler_drain(struct sampler *s, sample_row_fn row, sampler_raw_fn raw, void *ctx)
 {
         uint32_t set = s->skel->bss->epoch & 1;
         size_t seen_bytes = (size_t)s->sizes.seen_lines * 64;
         int r, result;
 
+        abi_cpu_sums(s->cpus, s->sizes.cpus, s->at_drain);
         __atomic_store_n(&s->skel->bss->epoch, !set, __ATOMIC_SEQ_CST);
         r = sampler_wait(s);
         if (r < 0) {
@@ -181,23 +193,12 @@ int sampler_drain(struct sampler *s, sample_row_fn row, sampler_raw_fn raw, void
         return result;
 }
 
-void abi_cpu_sums(const struct abi_cpu *cpus, uint32_t n, uint64_t stat[ABI_STAT_MAX])
+/* What is ours besides the kernel half's sums. */
+static void add_own(struct sampler *s, const uint64_t kernel[ABI_STAT_MAX], uint64_t stats[ABI_STAT_MAX])
 {
-        memset(stat, 0, ABI_STAT_MAX * sizeof(uint64_t));
-        for (uint32_t cpu = 0; cpu < n; cpu++) {
-                for (uint32_t i = 0; i < ABI_STAT_MAX; i++)
-                        stat[i] += __atomic_load_n(&cpus[cpu].stat[i], __ATOMIC_RELAXED);
-                for (uint32_t i = 0; i < ABI_MAX_EVENTS; i++)
-                        stat[ABI_STAT_TAKEN] += __atomic_load_n(&cpus[cpu].taken[i], __ATOMIC_RELAXED);
-        }
-}
+        uint64_t missed = s->missed;
 
-int sampler_stats(struct sampler *s, uint64_t stats[ABI_STAT_MAX])
-{
-        uint64_t kernel[ABI_STAT_MAX], missed = s->missed;
-
-        abi_cpu_sums(s->cpus, s->sizes.cpus, kernel);
-        memcpy(stats, kernel, sizeof(kernel));
+        memcpy(stats, kernel, ABI_STAT_MAX * sizeof(*stats));
         for (uint32_t i = 0; i < s->n_events; i++)
                 for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
                         missed += s->event[i].watch[cpu].missed;
@@ -210,7 +211,20 @@ int sampler_stats(struct sampler *s, uint64_t stats[ABI_STAT_MAX])
                 if (s->kept)
                         s->kept->added[i] = stats[i] - kernel[i];
         }
+}
+
+int sampler_stats(struct sampler *s, uint64_t stats[ABI_STAT_MAX])
+{
+        uint64_t kernel[ABI_STAT_MAX];
+
+        abi_cpu_sums(s->cpus, s->sizes.cpus, kernel);
+        add_own(s, kernel, stats);
         return 0;
+}
+
+void sampler_stats_drained(struct sampler *s, uint64_t stats[ABI_STAT_MAX])
+{
+        add_own(s, s->at_drain, stats);
 }
 
 void sampler_carry(struct sampler *s, const uint64_t stat[ABI_STAT_MAX])

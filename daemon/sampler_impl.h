@@ -87,14 +87,15 @@ struct sampler {
         int grace_inner_fd;
         struct raw_parts parts;
         struct stack_store store[2];
-        size_t store_limit;             /* frames in both stores */
-        uint64_t missed;                /* ticks, besides those in event_watch */
-        uint64_t lost[ABI_STAT_MAX];    /* found lost after the kernel half had counted it delivered */
-        bool stacks_lost;               /* the store was full */
-        uint64_t carried[ABI_STAT_MAX]; /* taken over from daemons before */
-        struct keep *keep;              /* NULL: nothing outlives us */
-        struct kept_head *kept;         /* NULL: likewise */
-        bool leaving;                   /* what is kept stays when events are closed */
+        size_t store_limit;              /* frames in both stores */
+        uint64_t missed;                 /* ticks, besides those in event_watch */
+        uint64_t lost[ABI_STAT_MAX];     /* found lost after the kernel half had counted it delivered */
+        bool stacks_lost;                /* the store was full */
+        uint64_t at_drain[ABI_STAT_MAX]; /* the kernel half's sums when the epoch was flipped last */
+        uint64_t carried[ABI_STAT_MAX];  /* taken over from daemons before */
+        struct keep *keep;               /* NULL: nothing outlives us */
+        struct kept_head *kept;          /* NULL: likewise */
+        bool leaving;                    /* what is kept stays when events are closed */
         sampler_stack_fn on_stack;
         void *stack_ctx;
         sampler_raw_fn raw; /* during a poll */

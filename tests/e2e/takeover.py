@@ -120,6 +120,32 @@ def upgrade():
               f"delivered {got} and lost {lost}, CPU time says {expected:.0f}")
 
 
+def full_journal():
+    """More different samples in a window than a journal holds: the rest is lost by a kill, and counted."""
+    config = "[Sampling]\nFrequency=2000\nEvents=cycles\n[Store]\nWindow=5min\n[Limits]\nCpu=100%\nMemory=64M\n"
+    with KeptDaemon(config) as d:
+        def counted():
+            with Work([f"{PROGRAMS}/storm", LIFE, "400"]):
+                time.sleep(12)
+                d.kill()
+                d.start()
+            s = d.status()
+            losses = {loss["cause"]: loss["samples"] for loss in s["losses"]}
+            told = s["samples_delivered"] + s["samples_waiting"] + sum(losses.values()) - losses["missed"]
+            check(told == s["samples_taken"], f"taken {s['samples_taken']} = delivered + lost + waiting {told}")
+            return losses["restart"]
+
+        lost = wait_until(counted, 300, "a journal is full")
+        check(f'profd_samples_lost_total{{cause="restart"}} {lost}' in d.get("/metrics")[1].decode(),
+              f"{lost} samples that found no room in the journal are counted")
+        d.stop(signal.SIGTERM)
+        stored = d.stored()
+        check(sum(p.ledger("lost.restart") for p in stored) >= lost, "in the ledger too")
+        total, taken = sum(p.count() for p in stored), sum(p.ledger("samples.taken") for p in stored)
+        gone = sum(p.lost() - p.ledger("lost.missed") for p in stored)
+        check(abs(total + gone - taken) <= 0.005 * taken + 3, f"delivered {total} and lost {gone} of {taken} taken")
+
+
 def refused():
     """Pins in a directory that others can write to are nobody's."""
     with tempfile.TemporaryDirectory(prefix="profd-pins-", dir="/sys/fs/bpf") as pins:
@@ -151,3 +177,4 @@ locked()
 kills(kept(), "in the store")
 kills(kept(f"/sys/fs/bpf/profd-test-{os.getpid()}"), "by pins")
 upgrade()
+full_journal()
