@@ -92,7 +92,7 @@ class KeptDaemon(Daemon):
             command = ["/bin/sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh", self.binary]
 
             def pre():
-                high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 1000) for _, fd in kept]
+                high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3 + len(kept)) for _, fd in kept]
                 for i, fd in enumerate(high):
                     os.dup2(fd, 3 + i)
         with open(self.log, "a", encoding="utf-8") as log:
