@@ -313,6 +313,12 @@ UNWIND_INLINE int unwind_apply(struct unwind_walk *w, uint64_t frame, uint64_t r
                         return unwind_end(w, ABI_WALK_UNSUPPORTED);
                 cfa = unwind_register(w, aux & 15) + off;
                 break;
+        case UNWIND_RA_IN:
+                if (UNWIND_ARM64 || w->n > 1)
+                        return unwind_end(w, ABI_WALK_UNSUPPORTED);
+                w->bx_known = 0;
+                w->by_fp = 0;
+                return unwind_to(w, unwind_register(w, aux & 15), sp + off, fp);
         case UNWIND_DEREF_AT:
                 if (w->n > 1) /* as above, and of a register that is not kept across calls */
                         return unwind_end(w, ABI_WALK_UNSUPPORTED);

@@ -364,6 +364,13 @@ static void make_rule(const struct cfi_arch *arch, const struct cfi_cie *cie, co
         if (arch->x86) {
                 struct cfi_saved ra = relative(s, arch, s->ra);
 
+                /* The C library's vfork, whose child would overwrite it on the stack. */
+                if (ra.where == CFI_IN && ra.offset < 16 && kind == UNWIND_SP && fp.where == CFI_SAME) {
+                        *ret = (struct unwind_rule){.kind_fp = UNWIND_RA_IN,
+                                                    .aux = (int8_t)ra.offset,
+                                                    .cfa_offset = r.cfa_offset};
+                        return;
+                }
                 if (ra.where != CFI_AT_CFA || ra.offset != -8)
                         return;
                 if (kind == UNWIND_SP || kind == UNWIND_FP || kind == UNWIND_BX)
@@ -423,7 +430,15 @@ static bool change_state(struct run *u, uint8_t op, struct cfi_reader *r)
         case CFA_SAME_VALUE:
                 set_where(s, arch, cfi_uleb(r), CFI_SAME);
                 return !r->bad;
-        case CFA_REGISTER:
+        case CFA_REGISTER: {
+                struct cfi_saved *saved = tracked(s, arch, cfi_uleb(r));
+                uint64_t in = cfi_uleb(r);
+
+                if (saved)
+                        *saved = (struct cfi_saved){.offset = in < INT8_MAX ? (int32_t)in : INT8_MAX,
+                                                    .where = CFI_IN};
+                return !r->bad;
+        }
         case CFA_VAL_OFFSET:
         case CFA_VAL_OFFSET_SF: /* the second operand is skipped: its sign does not matter */
                 reg = cfi_uleb(r);

@@ -24,6 +24,7 @@ enum cfi_where {
         CFI_AT_SP = 3,     /* *(sp + offset) */
         CFI_UNDEFINED = 4, /* DW_CFA_undefined; of the return address: the outermost frame */
         CFI_OTHER = 5,     /* somewhere that the rules cannot say */
+        CFI_IN = 6,        /* the register whose number is `offset` */
 };
 
 struct cfi_saved {

@@ -46,6 +46,8 @@ enum unwind_kind {
         UNWIND_BX = 9,          /* x86-64: CFA = rbx + cfa_offset */
         UNWIND_REG = 10,        /* CFA = register[aux] + cfa_offset, valid in the innermost frames only */
         UNWIND_DEREF_AT = 11,   /* CFA = *(sp + 8 * register[aux] + cfa_offset) + 8, in the innermost only */
+        UNWIND_RA_IN = 12, /* x86-64: CFA = sp + cfa_offset, the return address is register[aux], all else
+                            * is unchanged; in the innermost frame only */
 };
 #define UNWIND_RULE_FIRST 4 /* rule ids 0..3 are the kinds without parameters */
 
@@ -57,11 +59,11 @@ enum unwind_fp {
         UNWIND_FP_UNDEFINED = 3, /* not recoverable */
 };
 
-/* x86-64: the return address is at CFA - 8, always. `aux` of kinds SP, FP and BX is where the caller's rbx
- * is: 0 not changed, UNWIND_AUX_LOST not recoverable, else *(CFA + 8 * aux). PLT leaves it unchanged, after
- * the other kinds it is taken as lost.
- * aarch64: `aux` is where the return address is: 0 in lr, UNWIND_AUX_BESIDE_FP at CFA + 8 * fp_offset + 8
- * (also where the frame pointer is not changed), else *(CFA + 8 * aux). */
+/* x86-64: the return address is at CFA - 8, but for RA_IN. `aux` of kinds SP, FP and BX is where the
+ * caller's rbx is: 0 not changed, UNWIND_AUX_LOST not recoverable, else *(CFA + 8 * aux). PLT leaves it
+ * unchanged, after the other kinds it is taken as lost. aarch64: `aux` is where the return address is: 0 in
+ * lr, UNWIND_AUX_BESIDE_FP at CFA + 8 * fp_offset + 8 (also where the frame pointer is not changed), else
+ * *(CFA + 8 * aux). */
 struct unwind_rule {
         uint8_t kind_fp; /* unwind_kind | unwind_fp << 4 */
         int8_t aux;

@@ -356,6 +356,31 @@ static void test_x86_plt_and_deref(void **state)
         assert_int_equal(r.n, 2);
 }
 
+/* The C library's vfork: the return address is in a register, which is known of the innermost frame only. */
+static void test_x86_return_address_in_a_register(void **state)
+{
+        struct walk_fixture *f = &fixture[0];
+        struct walk_result r;
+
+        one_rule(f, (struct unwind_rule){UNWIND_RA_IN, 5, 0, 0}, 3);
+        f->rules[5] = (struct unwind_rule){UNWIND_SP, 0, 0, 16};
+        f->shard[0][3] = UNWIND_ROW(0, 5);
+        f->pages[1] = ABI_PAGE(0, 3, 1);
+        f->pages[2] = ABI_PAGE(0, 1, 1);
+        f->probe->registers.reg[5] = CODE + 0x1100;
+        stack[1] = CODE + 0x2100;
+        compare(f, &r);
+        assert_int_equal(r.walk, ABI_WALK_COMPLETE);
+        assert_int_equal(r.n, 3);
+        assert_true(r.frame[1] == elf_frame(CODE + 0x1100, true));
+        assert_true(r.frame[2] == elf_frame(CODE + 0x2100, true));
+
+        stack[1] = CODE + 0x100;
+        compare(f, &r);
+        assert_int_equal(r.walk, ABI_WALK_UNSUPPORTED);
+        assert_int_equal(r.n, 3);
+}
+
 /* A large frame that saves lr but leaves the frame pointer alone. */
 static void test_arm64_large_frame(void **state)
 {
@@ -612,6 +637,7 @@ int main(void)
                         cmocka_unit_test(test_not_loaded),
                         cmocka_unit_test(test_arm64_chain),
                         cmocka_unit_test(test_arm64_large_frame),
+                        cmocka_unit_test(test_x86_return_address_in_a_register),
                         cmocka_unit_test(test_x86_plt_and_deref),
                         cmocka_unit_test(test_frame_pointers),
                         cmocka_unit_test(test_bare_leaf),

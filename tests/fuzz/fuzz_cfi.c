@@ -32,7 +32,7 @@ static void check(const struct cfi_table *t)
         }
         for (uint32_t i = 0; i < t->n_rules; i++) {
                 REQUIRE(UNWIND_RULE_KIND(&t->rule[i]) >= UNWIND_SP &&
-                        UNWIND_RULE_KIND(&t->rule[i]) <= UNWIND_DEREF_AT);
+                        UNWIND_RULE_KIND(&t->rule[i]) <= UNWIND_RA_IN);
                 REQUIRE(UNWIND_RULE_FP(&t->rule[i]) <= UNWIND_FP_UNDEFINED);
         }
         for (uint64_t at = base - 64; at < base + 8192; at += 61) {

@@ -20,7 +20,7 @@ struct oracle {
 };
 
 /* A register's place, read off libdw's operations. */
-enum place { IS_SAME, IS_UNDEFINED, AT_THE_CFA, AT_THE_BASE, IS_ELSEWHERE };
+enum place { IS_SAME, IS_UNDEFINED, AT_THE_CFA, AT_THE_BASE, IN_A_REGISTER, IS_ELSEWHERE };
 
 struct where {
         enum place place;
@@ -64,6 +64,9 @@ static struct where register_at(Dwarf_Frame *frame, int reg)
                 }
         } else if (n == 1 && breg(&op[0], &w.base, &w.offset)) {
                 w.place = AT_THE_BASE;
+        } else if (n == 1 && op[0].atom == DW_OP_regx) {
+                w.place = IN_A_REGISTER;
+                w.base = (int)op[0].number;
         }
         return w;
 }
@@ -163,6 +166,10 @@ static struct unwind_rule expected(const struct oracle *o, Dwarf_Frame *frame)
                         r.fp_offset = (int16_t)((ra.offset - 8) / 8);
                 }
         } else {
+                if (ra.place == IN_A_REGISTER && ra.base < 16 && kind == UNWIND_SP && fp.place == IS_SAME)
+                        return (struct unwind_rule){.kind_fp = UNWIND_RA_IN,
+                                                    .aux = (int8_t)ra.base,
+                                                    .cfa_offset = r.cfa_offset};
                 if (ra.place != AT_THE_CFA || ra.offset != -8)
                         return unsupported;
                 if (kind == UNWIND_SP || kind == UNWIND_FP || kind == UNWIND_BX) {

@@ -78,7 +78,7 @@ static void check_form(const struct cfi_table *t)
                 }
         }
         for (uint32_t i = 0; i < t->n_rules; i++) {
-                assert_in_range(UNWIND_RULE_KIND(&t->rule[i]), UNWIND_SP, UNWIND_DEREF_AT);
+                assert_in_range(UNWIND_RULE_KIND(&t->rule[i]), UNWIND_SP, UNWIND_RA_IN);
                 assert_in_range(UNWIND_RULE_FP(&t->rule[i]), UNWIND_FP_SAME, UNWIND_FP_UNDEFINED);
         }
 }
@@ -177,8 +177,12 @@ static void test_expressions_that_rules_can_say(void **state)
                         {{0x0e, 16, 0x10, 6, 2, 0x77, 0}, 7, {UNWIND_SP | UNWIND_FP_AT_CFA << 4, 0, -2, 16}},
                         /* rip undefined: the outermost frame */
                         {{0x07, 16}, 2, {UNWIND_STOP, 0, 0, 0}},
-                        /* rip in rdi (vfork of the C library); rip elsewhere; a CFA of three operands */
-                        {{0x09, 16, 5}, 3, {UNWIND_UNSUPPORTED, 0, 0, 0}},
+                        /* rip in rdi, where it was popped to (vfork of the C library); in xmm0; with rbp
+                           elsewhere, too */
+                        {{0x0e, 0, 0x09, 16, 5}, 5, {UNWIND_RA_IN, 5, 0, 0}},
+                        {{0x09, 16, 17}, 3, {UNWIND_UNSUPPORTED, 0, 0, 0}},
+                        {{0x09, 16, 5, 0x86, 2}, 5, {UNWIND_UNSUPPORTED, 0, 0, 0}},
+                        /* rip elsewhere; a CFA of three operands */
                         {{0x90, 2}, 2, {UNWIND_UNSUPPORTED, 0, 0, 0}},
                         {{0x0f, 5, 0x77, 8, 0x70, 0, 0x22}, 7, {UNWIND_UNSUPPORTED, 0, 0, 0}},
         };
