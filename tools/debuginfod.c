@@ -83,9 +83,8 @@ static int set(void *ctx, int id, const char *value)
 }
 
 static const struct option_spec options[] = {
-                {"server", 's', "URL", "a debuginfod server, again for more; else $DEBUGINFOD_URLS",
-                 OPT_SERVER},
-                {"cache", 'd', "DIR", "where to put the files; else " SYM_FETCHED_DEBUG, OPT_CACHE},
+                {"server", 's', "URL", "a server, again for more; else $DEBUGINFOD_URLS", OPT_SERVER},
+                {"cache", 'd', "DIR", "else " SYM_FETCHED_DEBUG, OPT_CACHE},
                 {"max-size", 0, "SIZE", "of all files together; else 1G", OPT_MAX},
                 {"server-ca", 0, "FILE", "certificates that sign the servers'", OPT_CA},
                 {"once", '1', NULL, "fetch what is wanted now, and end", OPT_ONCE},
