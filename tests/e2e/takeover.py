@@ -84,7 +84,9 @@ def kills(d, name):
         check(d.stop(signal.SIGTERM) == 0, f"{name}: the last one ends in good order")
         stored = d.stored()
         compare(stored, work, used, seconds, f"{name}, {n} times")
-        named = sum(p.count(lambda s: has("hot_three")(s) and has("_start")(s)) for p in stored)
+        pids = [w.pid for w in work]
+        named = sum(p.count(lambda s: s.labels.get("pid") in pids and has("hot_three")(s) and has("_start")(s))
+                    for p in stored)
         total = sum(p.count(of_pid(w.pid)) for w in work for p in stored)
         check(named > 0.4 * total, f"{name}: stacks are whole and named ({named} of {total} are in hot_three)")
 
