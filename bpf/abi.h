@@ -206,6 +206,8 @@ enum abi_stat {
         ABI_STAT_LOST_RESTART =
                         12, /* found by the daemon that took over: in the hands of one that was killed */
         ABI_STAT_LOST_UPGRADE = 13, /* likewise: in maps of a version that it cannot read */
+        ABI_STAT_RUN_NS = 14, /* not samples: time in the program, by its own clock. The kernel's account of
+                               * it (run_time_ns) takes CAP_SYS_ADMIN, and a price from every BPF program */
         ABI_STAT_MAX = 16
 };
 

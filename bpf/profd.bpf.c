@@ -202,6 +202,7 @@ static __always_inline int sample(void *ctx, uint32_t event)
         uint32_t zero = 0, n = bpf_get_smp_processor_id();
         uint64_t id = bpf_get_current_pid_tgid();
         struct abi_cpu *cpu = bpf_map_lookup_elem(&cpus, &n);
+        uint64_t begin = bpf_ktime_get_ns();
         struct scratch *s;
 
         if (!cpu)
@@ -234,6 +235,7 @@ static __always_inline int sample(void *ctx, uint32_t event)
         kernel_stack(s, ctx);
         user_stack(s);
         count();
+        bump(cpu, ABI_STAT_RUN_NS, bpf_ktime_get_ns() - begin);
         barrier();
         cpu->busy = 0;
         return 0;

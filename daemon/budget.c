@@ -2,16 +2,26 @@
 
 #include "base/cleanup.h"
 
-#define LOWEST_SHARE                                                                          \
-        10 /* of the rate asked: below a tenth a profile says too little to be worth its cost \
-            */
-#define START_NS    (60 * NSEC_PER_SEC) /* of the limit: what a start may use at once */
-#define BUCKET_NS   (10 * NSEC_PER_SEC) /* of the limit: what a storm may */
-#define CALM_NEEDED 3                   /* intervals before the rate goes up again */
+/* Of the rate asked: below a tenth a profile says too little to be worth its cost. */
+#define LOWEST_SHARE   10
+#define START_NS       (60 * NSEC_PER_SEC) /* of the limit: what a start may use at once */
+#define BUCKET_NS      (10 * NSEC_PER_SEC) /* of the limit: what a storm may */
+#define OVER_MOST      2                   /* intervals in a row */
+#define CALM_NEEDED    6                   /* before the rate goes up, */
+#define CALM_ROOM      2                   /* before it doubles, where that leaves half of the limit */
+#define RAISE_ON_TRIAL 12                  /* intervals in which a raise can turn out a mistake */
+#define HOLD_FIRST     12
+#define HOLD_MOST      360
+#define NAMING_SHARE   4  /* of the limit, kept for the worker */
+#define SMOOTH         12 /* intervals */
 
 void budget_init(struct budget *b, uint32_t frequency, uint32_t limit_ppm)
 {
-        *b = (struct budget){.asked = frequency, .frequency = frequency, .limit_ppm = limit_ppm};
+        *b = (struct budget){.asked = frequency,
+                             .frequency = frequency,
+                             .limit_ppm = limit_ppm,
+                             .since_raise = RAISE_ON_TRIAL,
+                             .hold = HOLD_FIRST};
 }
 
 static uint32_t lowest(const struct budget *b)
@@ -19,42 +29,134 @@ static uint32_t lowest(const struct budget *b)
         return MAX_OF(b->asked / LOWEST_SHARE, 1u);
 }
 
-uint32_t budget_update(struct budget *b, uint64_t used_ns, uint64_t elapsed_ns, uint32_t n_cpus)
+static int64_t credit_after(int64_t credit, double allowed, double used, double most, bool starting)
+{
+        double left = (double)credit - used;
+
+        if (starting && left >= most)
+                return (int64_t)left;
+        return (int64_t)MIN_OF(MAX_OF(left, -most) + allowed,
+                               most); /* a debt is paid back, but not for ever */
+}
+
+/* What the worker leaves to the others of the limit. */
+static double room(const struct budget *b)
+{
+        return b->limit_ppm - MIN_OF((double)b->naming_ppm, b->limit_ppm / (double)NAMING_SHARE);
+}
+
+/* What costs the same at any rate. */
+static double fixed(const struct budget *b)
+{
+        return (double)b->following_ppm + b->serving_ppm;
+}
+
+static double expected_at(const struct budget *b, uint32_t frequency)
+{
+        return fixed(b) + (double)b->sampling_ppm * frequency / b->frequency;
+}
+
+static uint32_t lower(struct budget *b)
+{
+        /* Aim at 80 %: what comes next is not less. What is fixed is there at any rate. */
+        double aim = MAX_OF(room(b) * 0.8 - fixed(b), 0.0);
+        uint32_t fits = b->sampling_ppm ? (uint32_t)MIN_OF(b->frequency * aim / b->sampling_ppm,
+                                                           (double)b->frequency)
+                                        : b->frequency;
+
+        if (b->since_raise < RAISE_ON_TRIAL) { /* the raise was the mistake: back, and not again soon */
+                b->hold_left = b->hold;
+                b->hold = MIN_OF(2 * b->hold, (uint32_t)HOLD_MOST);
+                fits = MIN_OF(fits, b->raised_from);
+                b->since_raise = RAISE_ON_TRIAL;
+        }
+        b->calm = b->over = 0;
+        return b->frequency = MAX_OF(fits, lowest(b));
+}
+
+static uint32_t raise(struct budget *b)
+{
+        uint32_t twice = MIN_OF(2 * b->frequency, b->asked);
+        uint32_t step = MIN_OF(b->frequency + b->frequency / 4 + 1, b->asked);
+        bool quiet = expected_at(b, twice) * 2 <= room(b);
+
+        if (step == b->frequency || expected_at(b, step) > room(b) * 0.9 || (b->hold_left > 0 && !quiet)) {
+                b->calm = 0;
+                return b->frequency;
+        }
+        if (++b->calm < (quiet ? CALM_ROOM : CALM_NEEDED))
+                return b->frequency;
+        b->calm = b->since_raise = 0;
+        b->raised_from = b->frequency;
+        return b->frequency = quiet ? twice : step;
+}
+
+uint32_t budget_update(struct budget *b, const struct budget_use *use, uint64_t elapsed_ns, uint32_t n_cpus)
 {
         if (elapsed_ns == 0 || n_cpus == 0)
                 return b->frequency;
-        b->used_ppm = (uint32_t)((double)used_ns * 1e6 / ((double)elapsed_ns * n_cpus));
+        double capacity = (double)elapsed_ns * n_cpus, allowed = (double)n_cpus * b->limit_ppm / 1e6;
+        double per_ppm = 1e6 / capacity;
+        double serving_ppm = b->serving_ppm + ((double)use->serving_ns * per_ppm - b->serving_ppm) / SMOOTH;
+        double others = (double)use->sampling_ns + (double)use->following_ns + serving_ppm / per_ppm;
+        double total = others + (double)use->naming_ns;
 
-        double allowed_ns = (double)n_cpus * b->limit_ppm / 1e6; /* per ns */
-        int64_t most = (int64_t)(allowed_ns * (double)BUCKET_NS);
+        b->used_ppm = (uint32_t)(total * per_ppm);
+        b->sampling_ppm = (uint32_t)((double)use->sampling_ns * per_ppm);
+        b->following_ppm = (uint32_t)((double)use->following_ns * per_ppm);
+        b->naming_ppm = (uint32_t)((double)use->naming_ns * per_ppm);
+        b->serving_ppm = (uint32_t)serving_ppm;
+
+        double given = allowed * (double)elapsed_ns, most = allowed * (double)BUCKET_NS;
         if (!b->started)
-                b->credit_ns = (int64_t)(allowed_ns * (double)START_NS);
+                b->credit_ns = b->naming_credit_ns = (int64_t)(allowed * (double)START_NS);
         b->started = true;
-        b->credit_ns -= (int64_t)used_ns;
-        bool empty = b->credit_ns < 0;
-        if (b->credit_ns < most)
-                b->credit_ns = MIN_OF(MAX_OF(b->credit_ns, 0) + (int64_t)(allowed_ns * (double)elapsed_ns),
-                                      most);
+        bool starting = b->age_ns < START_NS;
+        bool bears = starting && (double)b->credit_ns - total >= most;
+        bool empty = (double)b->credit_ns < total; /* or in debt */
+        b->credit_ns = credit_after(b->credit_ns, given, total, most, starting);
+        b->naming_credit_ns = credit_after(b->naming_credit_ns, MAX_OF(given - others, given / NAMING_SHARE),
+                                           (double)use->naming_ns, most, starting);
+        b->names_wait = b->naming_credit_ns <= 0;
+        b->age_ns += elapsed_ns;
 
-        if (b->used_ppm > b->limit_ppm) {
+        if (b->since_raise < RAISE_ON_TRIAL && ++b->since_raise == RAISE_ON_TRIAL)
+                b->hold = HOLD_FIRST; /* it has stood the trial */
+        if (b->hold_left > 0)
+                b->hold_left--;
+        bool over = b->used_ppm > b->limit_ppm;
+        b->over = over ? b->over + 1 : 0;
+        b->over_ns += over ? elapsed_ns : 0;
+        if (!over)
+                b->exceeded = false;
+        if (over && !bears && (empty || b->over >= OVER_MOST)) {
+                b->exceeded = b->frequency == lowest(b) && others * per_ppm > b->limit_ppm;
+                /* Where the others have room the worker is the cause, and waits. */
+                if (others * per_ppm > room(b))
+                        return lower(b);
+        }
+        if (over) {
                 b->calm = 0;
-                if (!empty)
-                        return b->frequency;
-                /* Aim at 80 % of the limit: the next interval is not the last one. */
-                uint64_t fits = (uint64_t)b->frequency * b->limit_ppm * 8 / (10ull * b->used_ppm);
-                b->frequency = (uint32_t)MAX_OF(fits, (uint64_t)lowest(b));
                 return b->frequency;
         }
+        return raise(b);
+}
 
-        uint32_t next = MIN_OF(b->frequency + b->frequency / 4 + 1, b->asked);
-        uint64_t next_ppm = (uint64_t)b->used_ppm * next / b->frequency;
-        if (next == b->frequency || next_ppm * 10 > (uint64_t)b->limit_ppm * 9) {
-                b->calm = 0;
-                return b->frequency;
-        }
-        if (++b->calm >= CALM_NEEDED) {
-                b->calm = 0;
-                b->frequency = next;
-        }
-        return b->frequency;
+bool budget_names_wait(struct budget *b, uint64_t naming_ns)
+{
+        if (b->started)
+                b->names_wait = b->naming_credit_ns <= (int64_t)naming_ns;
+        return b->names_wait;
+}
+
+const char *budget_why(const struct budget *b)
+{
+        if (b->frequency >= b->asked)
+                return NULL;
+        if (b->serving_ppm > MAX_OF(b->sampling_ppm, b->following_ppm))
+                return "lowered to keep to Cpu=: queries and the store take most of it";
+        return b->following_ppm > b->sampling_ppm
+                               ? "lowered to keep to Cpu=: following processes that start and end takes "
+                                 "most of it"
+                               : "lowered to keep to Cpu=: sampling at the rate asked takes more";
 }

@@ -1,29 +1,65 @@
-/* The CPU budget: how far the sampling rate has to go down so that profd keeps to [Limits] Cpu=.
+/* The CPU budget: what profd does less of so that it keeps to [Limits] Cpu=.
  *
- * A bucket: each interval takes out what profd used (programs in the kernel, daemon, worker) and puts in
- * what the limit allows. It is filled with a minute of the limit at first, since naming a whole host costs
- * once what sampling never does, and holds ten seconds of it later. When it is empty the rate goes down at
- * once, in proportion, at most to a tenth of what was asked; well under the limit it comes back a step at a
- * time, so that it does not swing. Weights are periods, so totals stay unbiased at any rate. */
+ * Two things can be done less of. The sampling rate goes down when sampling and following processes need
+ * more than the limit; weights are periods, so totals stay unbiased at any rate. Naming waits when the
+ * symbolizer's worker has had its share, a quarter of the limit and whatever the rest of profd leaves:
+ * names come later, and are no reason to sample less.
+ *
+ * What people ask of profd counts as it is over a minute: one long report does not make the samples fewer.
+ *
+ * Over the limit in two intervals of five seconds in a row, or having used in one what ten seconds allow,
+ * the rate goes down at once, at most to a tenth of what was asked. It comes back a step at a time where the
+ * cost that grows with the rate leaves room. A step that had to be taken back is not tried again for a
+ * minute, then two, at most half an hour, unless the host has become much quieter: so it does not swing.
+ *
+ * In its first minute a start may use a minute of the limit at once: the first look at a host costs once
+ * what sampling never does. */
 #ifndef DAEMON_BUDGET_H
 #define DAEMON_BUDGET_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+/* CPU time in ns. */
+struct budget_use {
+        uint64_t sampling_ns;  /* grows with the rate: programs in the kernel, drains, windows */
+        uint64_t following_ns; /* of processes and their mappings */
+        uint64_t naming_ns;    /* the symbolizer's worker, and taking in its answers */
+        uint64_t serving_ns;   /* queries, the store */
+};
+
 struct budget {
         uint32_t asked;     /* Hz */
         uint32_t frequency; /* Hz in force */
         uint32_t limit_ppm; /* of all CPUs */
         uint32_t used_ppm;  /* over the last interval */
-        int64_t credit_ns;  /* in the bucket */
-        bool started;       /* the bucket was filled */
-        uint32_t calm;      /* intervals in a row in which a higher rate would have fitted */
+        uint32_t sampling_ppm, following_ppm, naming_ppm;
+        uint32_t serving_ppm; /* smoothed over a minute */
+        uint64_t over_ns;     /* total time over the limit, starts included */
+        bool names_wait;      /* the worker has had its share */
+        bool exceeded;        /* over the limit with the rate as low as it goes and names waiting */
+        int64_t credit_ns;    /* of the whole: below 0, used up */
+        int64_t naming_credit_ns;
+        bool started;        /* the credits were filled */
+        uint64_t age_ns;     /* since then */
+        uint32_t over, calm; /* intervals in a row */
+        uint32_t since_raise;
+        uint32_t raised_from;     /* Hz before the last raise */
+        uint32_t hold, hold_left; /* intervals without a raise: the next pause's, and what is left of this */
 };
+
+#define BUDGET_INTERVAL_NS 5000000000ull
 
 void budget_init(struct budget *b, uint32_t frequency, uint32_t limit_ppm);
 
-/* Takes the CPU time used in an interval of elapsed_ns on n_cpus. Returns the rate for the next one. */
-uint32_t budget_update(struct budget *b, uint64_t used_ns, uint64_t elapsed_ns, uint32_t n_cpus);
+/* Takes what an interval of elapsed_ns (about BUDGET_INTERVAL_NS) has cost on n_cpus. Returns the rate for
+ * the next one. */
+uint32_t budget_update(struct budget *b, const struct budget_use *use, uint64_t elapsed_ns, uint32_t n_cpus);
+
+/* Whether names have to wait, looked at within an interval in which the worker has used naming_ns so far. */
+bool budget_names_wait(struct budget *b, uint64_t naming_ns);
+
+/* What lowered the rate, for people; NULL when it is as asked. Valid until the next call of an update. */
+const char *budget_why(const struct budget *b);
 
 #endif

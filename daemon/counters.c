@@ -8,11 +8,11 @@
 #include "base/buf.h"
 #include "base/io.h"
 
-static uint64_t own_cpu_ns(void)
+static uint64_t own_cpu_ns(int who)
 {
         struct rusage u;
 
-        if (getrusage(RUSAGE_SELF, &u) < 0)
+        if (getrusage(who, &u) < 0)
                 return 0;
         return ((uint64_t)u.ru_utime.tv_sec + (uint64_t)u.ru_stime.tv_sec) * NSEC_PER_SEC +
                ((uint64_t)u.ru_utime.tv_usec + (uint64_t)u.ru_stime.tv_usec) * 1000;
@@ -43,9 +43,10 @@ int counters_read(struct counters *ret, struct sampler *sampler, struct tracker 
         if (writer)
                 writer_stats(writer, &c.writer);
         c.cost = (struct cost){
-                        .daemon_ns = own_cpu_ns(),
+                        .daemon_ns = own_cpu_ns(RUSAGE_SELF),
+                        .loop_ns = own_cpu_ns(RUSAGE_THREAD),
                         .worker_ns = c.symbols.cpu_ns,
-                        .kernel_ns = sampler_run_time_ns(sampler),
+                        .kernel_ns = c.stat[ABI_STAT_RUN_NS],
                         .resident = own_resident(),
                         .worker_resident = c.symbols.memory,
                         .maps = sampler_memory(sampler),

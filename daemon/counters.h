@@ -16,9 +16,10 @@
 
 /* What profd costs, totals since start. */
 struct cost {
-        uint64_t daemon_ns; /* CPU time of the daemon's threads */
+        uint64_t daemon_ns; /* CPU time of the daemon's threads, */
+        uint64_t loop_ns;   /* of the one that reads the counters, the event loop's */
         uint64_t worker_ns; /* of the symbolizer's workers */
-        uint64_t kernel_ns; /* in the BPF programs; 0 when the kernel does not tell */
+        uint64_t kernel_ns; /* in the BPF programs */
         uint64_t resident;  /* bytes of the daemon */
         uint64_t worker_resident;
         uint64_t maps; /* bytes of BPF maps */

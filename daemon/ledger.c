@@ -78,8 +78,21 @@ static int add_numbers(struct profile *p, const struct counters *before, const s
         return r;
 }
 
+/* The weight of each sample is its own period: these two say how fine the picture is. */
+static int add_rate(struct profile *p, const struct budget *budget, uint32_t lowest)
+{
+        const char *why = budget_why(budget);
+        char least[32] = "";
+
+        if (lowest < budget->frequency)
+                snprintf(least, sizeof(least), " (%u Hz at the least)", lowest);
+        return line(p, "rate.reached: %u Hz%s%s%s%s", budget->frequency, least, why ? " (" : "",
+                    why ? why : "", why ? ")" : "");
+}
+
 int ledger_add(struct profile *p, const struct ledger_host *host, const struct sampler *sampler,
-               const struct budget *budget, const struct counters *before, const struct counters *now)
+               const struct budget *budget, uint32_t lowest, const struct counters *before,
+               const struct counters *now)
 {
         int r = line(p, "profd: %s", PROFD_VERSION);
 
@@ -92,8 +105,7 @@ int ledger_add(struct profile *p, const struct ledger_host *host, const struct s
         if (r >= 0)
                 r = line(p, "rate.asked: %u Hz", budget->asked);
         if (r >= 0)
-                r = line(p, "rate.reached: %u Hz%s", budget->frequency,
-                         budget->frequency < budget->asked ? " (lowered to keep to Cpu=)" : "");
+                r = add_rate(p, budget, lowest);
         if (r >= 0)
                 r = add_events(p, sampler);
         if (r >= 0)

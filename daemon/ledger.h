@@ -14,6 +14,7 @@ void ledger_host(struct ledger_host *ret);
 
 /* Adds the ledger of the time between two looks at the counters. */
 int ledger_add(struct profile *p, const struct ledger_host *host, const struct sampler *sampler,
-               const struct budget *budget, const struct counters *before, const struct counters *now);
+               const struct budget *budget, uint32_t lowest, const struct counters *before,
+               const struct counters *now);
 
 #endif

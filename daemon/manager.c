@@ -26,7 +26,6 @@
 #define DRAIN_NS          (5 * NSEC_PER_SEC) /* rows are aggregated in the kernel meanwhile */
 #define TRACK_USEC        100000ull          /* mapping records are read at least this often */
 #define HOUSEKEEPING_USEC 1000000ull
-#define BUDGET_NS         (10 * NSEC_PER_SEC) /* the promise: never over the budget for longer */
 #define RECENT_NS         (60 * NSEC_PER_SEC)
 #define MAINTAIN_NS       (60 * NSEC_PER_SEC)
 #define NICE_LEVEL        (-10)
@@ -35,6 +34,11 @@
 /* Of Memory=, for the journal of a window. Mostly far less of it is used. */
 #define JOURNAL_SHARE 16
 #define JOURNAL_MAX   (16u << 20)
+
+/* CPU time of the event loop by what it does, where that is not sampling; totals. */
+struct loop_cost {
+        uint64_t following_ns, naming_ns;
+};
 
 struct manager {
         struct config *config;
@@ -58,8 +62,9 @@ struct manager {
         struct kept_raws *kept_raws;
 
         struct budget budget;
-        struct counters budget_before; /* at the start of the budget's interval */
-        struct counters recent[2];     /* [0] is between one and two minutes old, [1] younger */
+        struct counters budget_before; /* at the start of the budget's interval, */
+        struct loop_cost loop, loop_before;
+        struct counters recent[2]; /* [0] is between one and two minutes old, [1] younger */
         uint64_t start_real_ns, last_maintain_ns;
         uint32_t n_cpus;
         int exit_status; /* of the loop, 0 or -errno */
@@ -108,11 +113,28 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *ctx)
         return 0;
 }
 
+static uint64_t thread_cpu_ns(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+        return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+static int follow(struct manager *m)
+{
+        uint64_t begin = thread_cpu_ns();
+        int r = tracker_poll(m->tracker);
+
+        m->loop.following_ns += thread_cpu_ns() - begin;
+        return r;
+}
+
 static int on_track(sd_event_source *source, uint64_t usec, void *ctx)
 {
         struct manager *m = ctx;
 
-        int r = tracker_poll(m->tracker);
+        int r = follow(m);
         if (r >= 0)
                 r = recorder_take_deferred(m->recorder);
         if (r < 0)
@@ -123,26 +145,62 @@ static int on_track(sd_event_source *source, uint64_t usec, void *ctx)
 
 /* -- housekeeping -- */
 
-static void keep_to_budget(struct manager *m, const struct counters *now)
+static uint64_t naming_ns(const struct manager *m, const struct counters *now)
 {
-        uint64_t elapsed = now->at_ns - m->budget_before.at_ns;
-        uint32_t before = m->budget.frequency;
+        return now->cost.worker_ns - m->budget_before.cost.worker_ns + m->loop.naming_ns -
+               m->loop_before.naming_ns;
+}
 
-        if (elapsed < BUDGET_NS)
-                return;
-        uint64_t used = cost_cpu_ns(&now->cost) - cost_cpu_ns(&m->budget_before.cost);
-        uint32_t frequency = budget_update(&m->budget, used, elapsed, m->n_cpus);
-        m->budget_before = *now;
-        if (frequency == before)
-                return;
+static void set_rate(struct manager *m, uint32_t frequency, uint32_t before)
+{
+        const struct budget *b = &m->budget;
+        const char *why = budget_why(b);
+
         int r = sampler_set_frequency(m->sampler, frequency);
         if (r < 0) {
                 log_error("cannot change the sampling rate to %u Hz: %s", frequency, strerror(-r));
                 m->budget.frequency = before;
                 return;
         }
-        log_notice("sampling at %u Hz now (%u asked): profd used %.2f %% of the CPUs, Cpu= is %.2f %%",
-                   frequency, m->budget.asked, m->budget.used_ppm / 1e4, m->budget.limit_ppm / 1e4);
+        log_notice("sampling at %u Hz now (%u asked%s%s): Cpu= is %.2f %%, sampling took %.2f, following "
+                   "processes %.2f, naming %.2f, queries and the store %.2f",
+                   frequency, b->asked, why ? "; " : "", why ? why : "", b->limit_ppm / 1e4,
+                   b->sampling_ppm / 1e4, b->following_ppm / 1e4, b->naming_ppm / 1e4, b->serving_ppm / 1e4);
+}
+
+static void end_interval(struct manager *m, const struct counters *now)
+{
+        const struct cost *c = &now->cost, *was = &m->budget_before.cost;
+        uint64_t loop = c->loop_ns - was->loop_ns, daemon = c->daemon_ns - was->daemon_ns;
+        uint64_t following = m->loop.following_ns - m->loop_before.following_ns;
+        uint64_t apart = following + m->loop.naming_ns - m->loop_before.naming_ns;
+        const struct budget_use use = {
+                        .sampling_ns = c->kernel_ns - was->kernel_ns + (loop > apart ? loop - apart : 0),
+                        .following_ns = following,
+                        .naming_ns = naming_ns(m, now),
+                        .serving_ns = daemon > loop ? daemon - loop : 0,
+        };
+        uint32_t before = m->budget.frequency;
+        bool exceeded = m->budget.exceeded;
+        uint32_t frequency = budget_update(&m->budget, &use, now->at_ns - m->budget_before.at_ns, m->n_cpus);
+
+        m->budget_before = *now;
+        m->loop_before = m->loop;
+        if (frequency != before)
+                set_rate(m, frequency, before);
+        if (m->budget.exceeded && !exceeded)
+                log_warning("profd uses %.2f %% of the CPUs, over Cpu= (%.2f %%), at its lowest rate: "
+                            "following "
+                            "processes takes %.2f, queries and the store %.2f",
+                            m->budget.used_ppm / 1e4, m->budget.limit_ppm / 1e4,
+                            m->budget.following_ppm / 1e4, m->budget.serving_ppm / 1e4);
+}
+
+static void keep_to_budget(struct manager *m, const struct counters *now)
+{
+        if (now->at_ns - m->budget_before.at_ns >= BUDGET_INTERVAL_NS)
+                end_interval(m, now);
+        symclient_hold_names(m->symbols, budget_names_wait(&m->budget, naming_ns(m, now)));
 }
 
 static void follow_host(struct manager *m)
@@ -210,6 +268,10 @@ static void fill_status(struct manager *m, struct status *s, const struct counte
                         .memory_limit = m->config->memory,
                         .kernel_names = m->kernel != NULL,
         };
+        if (m->budget.names_wait)
+                s->notes[s->n_notes++] = "names wait: the symbolizer has used its share of Cpu=";
+        if (m->budget.exceeded)
+                s->notes[s->n_notes++] = "more than Cpu= is used at the lowest rate; see the log";
         if (!m->kernel)
                 s->notes[s->n_notes++] = "kernel functions have no names: /proc/kallsyms is hidden (kernel."
                                          "kptr_restrict, lockdown, or no CAP_SYSLOG)";
@@ -287,7 +349,7 @@ static int on_tracker(sd_event_source *source, int fd, uint32_t events, void *ct
 {
         struct manager *m = ctx;
 
-        int r = tracker_poll(m->tracker);
+        int r = follow(m);
         return r < 0 ? fail(m, r, "cannot read mapping records") : 0;
 }
 
@@ -295,7 +357,10 @@ static int on_symbols(sd_event_source *source, int fd, uint32_t events, void *ct
 {
         struct manager *m = ctx;
 
+        uint64_t begin = thread_cpu_ns();
         int r = symclient_dispatch(m->symbols);
+
+        m->loop.naming_ns += thread_cpu_ns() - begin;
         return r < 0 ? fail(m, r, "the symbolizer cannot go on") : 0;
 }
 
@@ -667,6 +732,7 @@ int manager_run(struct manager *m)
         int r = sd_event_loop(m->event);
         if (r < 0)
                 return r;
+        symclient_hold_names(m->symbols, false); /* the last names are worth it */
         recorder_finish(m->recorder);
         sampler_leave(m->sampler);
         if (keep_pins(m->keep))

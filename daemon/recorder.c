@@ -20,6 +20,7 @@ struct stretch {
         struct recorder *recorder;
         struct api_request *request; /* NULL: a window */
         struct selection selection;
+        uint32_t lowest; /* rate in it, Hz */
         struct counters before, after;
         struct kept_window *kept; /* NULL: a collection, or nothing is kept */
 };
@@ -65,6 +66,7 @@ static int stretch_new(struct recorder *r, struct stretch **ret)
         if (!s)
                 return -ENOMEM;
         s->recorder = r;
+        s->lowest = r->budget->frequency;
         *ret = s;
         return 0;
 }
@@ -300,7 +302,7 @@ static int complete(struct recorder *r, const struct stretch *s, struct profile 
         p->duration_ns = (int64_t)duration_ns;
         p->period = (int64_t)(NSEC_PER_SEC / r->budget->frequency);
         p->period_type = (struct profile_value_type){(uint32_t)type, (uint32_t)unit};
-        return ledger_add(p, &r->host, r->parts.sampler, r->budget, &s->before, &s->after);
+        return ledger_add(p, &r->host, r->parts.sampler, r->budget, s->lowest, &s->before, &s->after);
 }
 
 static void on_done(void *ctx, void *user, struct profile *p, int err, uint64_t start_ns,
@@ -385,6 +387,13 @@ int recorder_poll(struct recorder *r)
         return pipeline_poll(r->pipeline);
 }
 
+static void note_rate(struct recorder *r)
+{
+        r->window->lowest = MIN_OF(r->window->lowest, r->budget->frequency);
+        for (struct stretch *s = r->collections; s; s = s->next)
+                s->lowest = MIN_OF(s->lowest, r->budget->frequency);
+}
+
 int recorder_drain(struct recorder *r)
 {
         int err = pipeline_drain(r->pipeline);
@@ -392,6 +401,7 @@ int recorder_drain(struct recorder *r)
         if (err < 0)
                 return err;
         r->last_drain_ns = now_monotonic_ns();
+        note_rate(r);
         forget_stored(r);
         if (!window_is_over(r))
                 return 0;

@@ -60,6 +60,8 @@ static void json_cost(const struct status *s, struct json_out *j)
         json_object_begin(j, "cost");
         json_double(j, "cpu_share", share_of_cpus(s));
         json_double(j, "cpu_limit", s->budget->limit_ppm / 1e6);
+        json_double(j, "over_cpu_limit_seconds", (double)s->budget->over_ns / 1e9);
+        json_bool(j, "names_wait", s->budget->names_wait);
         json_double(j, "daemon_cpu_seconds", (double)c->daemon_ns / 1e9);
         json_double(j, "worker_cpu_seconds", (double)c->worker_ns / 1e9);
         json_double(j, "kernel_cpu_seconds", (double)c->kernel_ns / 1e9);
@@ -152,6 +154,7 @@ void status_json(const struct status *s, struct buf *out)
         json_u64(&j, "cpus", s->n_cpus);
         json_u64(&j, "requested_hz", s->budget->asked);
         json_u64(&j, "frequency_hz", s->budget->frequency);
+        json_string(&j, "frequency_why", budget_why(s->budget));
         json_events(s, &j);
         json_u64(&j, "samples_taken", c->stat[ABI_STAT_TAKEN]);
         json_u64(&j, "samples_delivered", counters_delivered(c));
@@ -205,6 +208,11 @@ static void metrics_cost(const struct status *s, struct buf *out)
         buf_addf(out, "profd_memory_bytes{part=\"maps\"} %" PRIu64 "\n", c->maps);
         metric(out, "cpu_limit_ratio", "gauge", "Share of all CPUs profd may use.",
                s->budget->limit_ppm / 1e6);
+        metric(out, "cpu_over_limit_seconds_total", "counter",
+               "Time in which profd used more than Cpu=, its first minute included.",
+               (double)s->budget->over_ns / 1e9);
+        metric(out, "names_wait", "gauge", "1 while names wait so that profd keeps to Cpu=.",
+               s->budget->names_wait);
         metric(out, "memory_limit_bytes", "gauge", "Memory profd may hold.", (double)s->memory_limit);
 }
 

@@ -576,6 +576,18 @@ struct symclient *symclient_free(struct symclient *c)
         return NULL;
 }
 
+void symclient_hold_names(struct symclient *c, bool held)
+{
+        if (c->names_held == held)
+                return;
+        c->names_held = held;
+        if (held)
+                return;
+        for (struct request *r = c->queue.first; r; r = r->next)
+                r->held = false;
+        wake_dispatch(c);
+}
+
 void symclient_stats(struct symclient *c, struct symclient_stats *ret)
 {
         *ret = c->stats;

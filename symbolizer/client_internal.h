@@ -32,6 +32,7 @@ struct request {
         } fn;
         void *ctx;
         bool active;     /* a lane is at it */
+        bool held;       /* until symclient_hold_names(false) */
         uint32_t deaths; /* of workers that were at it, by somebody else's hand */
         int error;       /* once finished */
 
@@ -92,6 +93,7 @@ struct lane_work {
 struct symclient {
         int exe_fd, epoll_fd, timer_fd, ready_fd;
         bool unsandboxed, timer_armed;
+        bool names_held;
         uint64_t memory;
         char **debug_dirs;
         struct lane lane[N_LANES];

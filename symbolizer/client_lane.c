@@ -431,7 +431,7 @@ static struct request *next_request(struct symclient *c, uint32_t i)
 {
         struct request *r = c->queue.first;
 
-        while (r && (r->active || lane_of(r) != i || is_sought(r->obj)))
+        while (r && (r->active || lane_of(r) != i || is_sought(r->obj) || r->held))
                 r = r->next;
         return r;
 }
@@ -489,6 +489,10 @@ static void pump_lane(struct symclient *c, uint32_t i)
         while (!w->step && (r = next_request(c, i))) {
                 if (finish_known(c, r))
                         continue;
+                if (c->names_held && r->kind == REQUEST_NAMES) {
+                        r->held = true;
+                        continue;
+                }
                 if (c->failed_starts > MAX_STARTS) {
                         request_finish(c, r, -ECHILD);
                         continue;

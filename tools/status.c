@@ -65,7 +65,8 @@ static void show_events(struct json_object *j, struct buf *out)
         uint64_t asked = json_at_u64(j, "requested_hz", 0), reached = json_at_u64(j, "frequency_hz", 0);
         buf_addf(out, "%" PRIu64 " Hz a CPU", reached);
         if (reached != asked)
-                buf_addf(out, "; %" PRIu64 " Hz asked, lowered to keep to its budget", asked);
+                buf_addf(out, "; %" PRIu64 " Hz asked, %s", asked,
+                         json_at_text(j, "frequency_why", "lowered to keep to its budget"));
         buf_addc(out, '\n');
         for (size_t i = 0; i < n; i++) {
                 struct json_object *e = json_object_array_get_idx(events, i);

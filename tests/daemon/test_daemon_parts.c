@@ -13,7 +13,6 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
-#include "daemon/budget.h"
 #include "daemon/cgroup.h"
 #include "daemon/config.h"
 
@@ -164,56 +163,6 @@ static void test_config_says_where_it_is_wrong(void **state)
         assert_int_equal(config_load(&c, "/nonexistent/profd.conf", &error), -ENOENT);
 }
 
-/* A model of a host on which profd costs a share in proportion to its rate. */
-static uint64_t cost_at(uint32_t frequency, uint64_t ns_per_sample, uint32_t n_cpus)
-{
-        return (uint64_t)frequency * n_cpus * ns_per_sample * 10;
-}
-
-static void test_budget_lowers_and_restores_the_rate(void **state)
-{
-        struct budget b;
-        uint32_t f = 999;
-
-        budget_init(&b, 999, 10000);
-        /* 20 us a sample at 999 Hz are 2 % of a CPU, over the 1 %: what a start may use lasts a while */
-        for (int i = 0; i < 3; i++) {
-                f = budget_update(&b, cost_at(f, 20000, 4), 10 * NSEC_PER_SEC, 4);
-                assert_int_equal(b.used_ppm, 19980);
-                assert_int_equal(f, 999);
-        }
-        f = budget_update(&b, cost_at(f, 20000, 4), 10 * NSEC_PER_SEC, 4);
-        assert_true(f < 500 && f > 300);
-        /* it fits now, and stays */
-        for (int i = 0; i < 20; i++) {
-                f = budget_update(&b, cost_at(f, 20000, 4), 10 * NSEC_PER_SEC, 4);
-                assert_true(b.used_ppm <= 10000);
-        }
-        /* a storm: never below a tenth */
-        for (int i = 0; i < 5; i++)
-                f = budget_update(&b, cost_at(f, 2000000, 4), 10 * NSEC_PER_SEC, 4);
-        assert_int_equal(f, 99);
-        /* calm: all of it comes back, not at once */
-        f = budget_update(&b, cost_at(f, 1000, 4), 10 * NSEC_PER_SEC, 4);
-        assert_int_equal(f, 99);
-        for (int i = 0; i < 60; i++)
-                f = budget_update(&b, cost_at(f, 1000, 4), 10 * NSEC_PER_SEC, 4);
-        assert_int_equal(f, 999);
-}
-
-/* Naming a whole host at the start costs once what sampling never does: not a reason to sample less. */
-static void test_budget_bears_a_start(void **state)
-{
-        struct budget b;
-
-        budget_init(&b, 99, 10000);
-        assert_int_equal(budget_update(&b, 800 * NSEC_PER_MSEC, 10 * NSEC_PER_SEC, 2), 99);
-        for (int i = 0; i < 10; i++)
-                assert_int_equal(budget_update(&b, 60 * NSEC_PER_MSEC, 10 * NSEC_PER_SEC, 2), 99);
-        /* later the same is a storm */
-        assert_true(budget_update(&b, 800 * NSEC_PER_MSEC, 10 * NSEC_PER_SEC, 2) < 99);
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -222,8 +171,6 @@ int main(void)
                         cmocka_unit_test(test_config_defaults_are_those_of_the_manual),
                         cmocka_unit_test(test_config_reads_values_and_drop_ins),
                         cmocka_unit_test(test_config_says_where_it_is_wrong),
-                        cmocka_unit_test(test_budget_lowers_and_restores_the_rate),
-                        cmocka_unit_test(test_budget_bears_a_start),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
