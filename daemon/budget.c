@@ -7,7 +7,7 @@
 #define START_NS       (60 * NSEC_PER_SEC) /* of the limit: what a start may use at once */
 #define BUCKET_NS      (10 * NSEC_PER_SEC) /* of the limit: what a storm may */
 #define OVER_MOST      2                   /* intervals in a row */
-#define CALM_NEEDED    6                   /* before the rate goes up, */
+#define CALM_NEEDED    3                   /* before the rate goes up, */
 #define CALM_ROOM      2                   /* before it doubles, where that leaves half of the limit */
 #define RAISE_ON_TRIAL 12                  /* intervals in which a raise can turn out a mistake */
 #define HOLD_FIRST     12
@@ -56,13 +56,18 @@ static double expected_at(const struct budget *b, uint32_t frequency)
         return fixed(b) + (double)b->sampling_ppm * frequency / b->frequency;
 }
 
+/* The rate at which 80 % of the room would be used: what comes next is not less. What is fixed is there at
+ * any rate. */
+static uint32_t fitting(const struct budget *b)
+{
+        double aim = MAX_OF(room(b) * 0.8 - fixed(b), 0.0);
+
+        return (uint32_t)MIN_OF(b->frequency * aim / MAX_OF(b->sampling_ppm, 1u), (double)b->asked);
+}
+
 static uint32_t lower(struct budget *b)
 {
-        /* Aim at 80 %: what comes next is not less. What is fixed is there at any rate. */
-        double aim = MAX_OF(room(b) * 0.8 - fixed(b), 0.0);
-        uint32_t fits = b->sampling_ppm ? (uint32_t)MIN_OF(b->frequency * aim / b->sampling_ppm,
-                                                           (double)b->frequency)
-                                        : b->frequency;
+        uint32_t fits = MIN_OF(fitting(b), b->frequency);
 
         if (b->since_raise < RAISE_ON_TRIAL) { /* the raise was the mistake: back, and not again soon */
                 b->hold_left = b->hold;
@@ -88,7 +93,7 @@ static uint32_t raise(struct budget *b)
                 return b->frequency;
         b->calm = b->since_raise = 0;
         b->raised_from = b->frequency;
-        return b->frequency = quiet ? twice : step;
+        return b->frequency = MAX_OF(step, MIN_OF(fitting(b), twice));
 }
 
 uint32_t budget_update(struct budget *b, const struct budget_use *use, uint64_t elapsed_ns, uint32_t n_cpus)

@@ -2,7 +2,7 @@
  * in each copy. */
 #include <stdint.h>
 
-static __attribute__((noinline, noclone)) uint64_t inner(uint64_t x)
+static __attribute__((noinline)) uint64_t inner(uint64_t x)
 {
         for (int i = 0; i < 20000; i++)
                 x = x * 6364136223846793005u + 1442695040888963407u;

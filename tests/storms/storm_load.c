@@ -21,7 +21,7 @@
 #define DEPTH       20
 #define BURN        300 /* rounds of a call: some microseconds */
 
-#define FRAME __attribute__((noinline, noclone))
+#define FRAME __attribute__((noinline))
 
 static volatile uint64_t sink;
 

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
-from harness import BUILD, LIFE, PROGRAMS, Daemon, Work, check, cpu_seconds, of_pid, wait_until  # noqa: E402
+from harness import BUILD, LIFE, PROGRAMS, Daemon, Work, check, cpu_seconds, of_pid  # noqa: E402
 from watch import CPUS, Watch  # noqa: E402
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -102,7 +102,12 @@ def storm_once(d, watch, storm, known):
     took = time.monotonic() - taken
     print(f"{storm}: {made} in {took:.0f} s, {made / took:.0f} a second")
     watch.phase = "calm"
-    wait_until(lambda: d.status()["frequency_hz"] == args.rate, 300, f"{storm}: the rate is restored")
+    until = time.monotonic() + 300
+    while d.status()["frequency_hz"] != args.rate and time.monotonic() < until:
+        time.sleep(1)
+    if d.status()["frequency_hz"] != args.rate:
+        print(d.logged())
+        check(False, f"{storm}: the rate is restored")
     rows = watch.rows[before:]
     lowest = min(r["reached_hz"] for r in rows)
     most = max(watch.memory(r) for r in rows)
@@ -117,11 +122,12 @@ def judge_totals(profile, pid, used, took):
     weight = sum(s.values["cpu"] for s in rows) / 1e9
     spread = math.sqrt(sum(s.values["cpu"] ** 2 / s.values["samples"] for s in rows)) / 1e9
     lost = profile.lost() * max(s.values["cpu"] / s.values["samples"] for s in rows) / 1e9
-    expected = used * profile.duration_ns / 1e9 / took
-    margin = 0.03 * expected + 3.9 * spread
-    check(expected - margin - lost <= weight <= expected + margin,
-          f"the weights of process {pid} are {weight:.2f} s, its CPU time says {expected:.2f} (± {margin:.2f}, lost at most "
-          f"{lost:.2f})")
+    # The process has one thread, and the two clocks of this test ran for longer than the collection.
+    least = used - max(took - profile.duration_ns / 1e9, 0)
+    margin = 0.03 * used + 3.9 * spread
+    check(least - margin - lost <= weight <= used + margin,
+          f"the weights of process {pid} are {weight:.2f} s, its CPU time says {least:.2f} to {used:.2f} (± {margin:.2f}, "
+          f"lost at most {lost:.2f})")
 
 
 def main():

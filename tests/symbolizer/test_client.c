@@ -197,6 +197,31 @@ static void test_a_killed_worker_is_replaced(void **state)
         symclient_free(c);
 }
 
+/* While names are held those wait, and nothing else does; then they come. */
+static void test_names_are_held(void **state)
+{
+        struct symclient *c = client_new(NULL);
+        struct answer opened = {}, named = {}, table = {};
+        struct symobj *o = open_path(c, "/proc/self/exe", NULL, &opened);
+        uint64_t address = file_address(well_known_function);
+
+        symclient_hold_names(c, true);
+        assert_int_equal(symclient_names(c, o, &address, 1, answer_names, &named), 0);
+        assert_int_equal(symclient_table(c, o, answer_table, &table), 0);
+        for (int i = 0; i < SOON_MS && !table.calls; i += 10)
+                symclient_wait(c, 10);
+        assert_int_equal(table.err, 0);
+        assert_int_equal(table.calls, 1);
+        assert_int_equal(symclient_wait(c, 100), -ETIMEDOUT);
+        assert_int_equal(named.calls, 0);
+        symclient_hold_names(c, false);
+        assert_int_equal(symclient_wait(c, SOON_MS), 0);
+        assert_int_equal(named.calls, 1);
+        assert_string_equal(named.function, "well_known_function");
+        symobj_close(c, o);
+        symclient_free(c);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -204,6 +229,7 @@ int main(void)
                         cmocka_unit_test(test_what_cannot_be_opened),
                         cmocka_unit_test(test_every_callback_is_called_once),
                         cmocka_unit_test(test_functions),
+                        cmocka_unit_test(test_names_are_held),
                         cmocka_unit_test(test_a_killed_worker_is_replaced),
         };
 
