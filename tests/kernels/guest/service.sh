@@ -1,0 +1,23 @@
+# The packaged profd, with the configuration that it ships, on this kernel: it samples, names, accounts, stores, stops.
+. /t/profd.sh
+
+echo "perf_event_paranoid is $(cat /proc/sys/kernel/perf_event_paranoid)"
+start_work
+start_profd
+if check service-starts up; then
+        sed 's/^/    /' /tmp/status
+        case $event in
+        cycles) check service-cycles grep -q '^ *events: cycles on 2 CPUs' /tmp/status ;;
+        *) check service-clock grep -q 'cycles as cpu-clock on 2 CPUs' /tmp/status ;;
+        esac
+        [ -e /t/fakepmu.ko ] && check service-cache-misses grep -q 'cache-misses on 2 CPUs' /tmp/status
+        check service-shares split 15
+        check service-accounts accounts
+        check service-doctor says 'capabilities  *profd has all that it needs'
+        check service-kernel-names says 'kptr_restrict .*functions have names'
+        check service-no-problem not grep '^BAD ' /tmp/doctor
+        profctl doctor | sed 's/^/    /'
+        check service-stops stop_profd
+        check service-stored ls /var/lib/profd/*.pb.gz
+fi
+kill $work
