@@ -49,7 +49,8 @@ int counters_read(struct counters *ret, struct sampler *sampler, struct tracker 
                         .kernel_ns = c.stat[ABI_STAT_RUN_NS],
                         .resident = own_resident(),
                         .worker_resident = c.symbols.memory,
-                        .maps = sampler_memory(sampler),
+                        .maps = sampler_memory(sampler) +
+                                c.tracker.shards * ABI_SHARD_ROWS * sizeof(uint32_t),
         };
         *ret = c;
         return 0;

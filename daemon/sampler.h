@@ -107,7 +107,9 @@ void sampler_carry(struct sampler *s, const uint64_t stat[ABI_STAT_MAX]);
 /* Waits until every program has ended that ran when it was called. */
 int sampler_wait(struct sampler *s);
 
-/* Bytes of all maps, and ns spent in the BPF programs (0 when the kernel does not tell). */
+/* Bytes of all maps but the tracker's shards (struct tracker_stats), and ns spent in the BPF programs (0
+ * when the kernel does not tell). The map of shards is not looked at for the number of them: before
+ * Linux 6.8 the kernel waits for a grace period, some 10 ms, also for each look. */
 uint64_t sampler_memory(const struct sampler *s);
 uint64_t sampler_run_time_ns(const struct sampler *s);
 

@@ -310,17 +310,7 @@ void sampler_unwind_maps(const struct sampler *s, struct unwind_maps *ret)
         };
 }
 
-/* Shards count when they are made: the kernel says in the maps' own figures only what it took for the rest.
- */
 uint64_t sampler_memory(const struct sampler *s)
 {
-        uint64_t bytes = sampler_fixed_bytes(&s->sizes);
-        int fd = bpf_map__fd(s->skel->maps.shards);
-
-        for (uint32_t i = 0; i < s->sizes.shards; i++) {
-                uint32_t id;
-                if (!bpf_map_lookup_elem(fd, &i, &id))
-                        bytes += ABI_SHARD_ROWS * 4ull;
-        }
-        return bytes;
+        return sampler_fixed_bytes(&s->sizes);
 }

@@ -98,7 +98,7 @@ make_initramfs() {
         rm -rf "$root" && mkdir -p "$root"/{bin,t,proc,sys,dev,tmp,run,root,var/lib,var/cache,usr/bin,usr/sbin}
         cp -r "$work/payload-$arch"/. "$root/" || return 1
         rm -rf "$root/usr/share"
-        cp -L "$(ls -d "$from"/usr/bin/busybox "$from"/bin/busybox 2>/dev/null | head -1)" "$root/bin/busybox" || return 1
+        cp -L "$(ls -d "$from"/usr/bin/busybox "$from"/bin/busybox 2>/dev/null | head -1)" "$root/bin/busybox" && ln -s busybox "$root/bin/sh" || return 1
         cp -L "$from/usr/bin/setpriv" "$from/usr/bin/unshare" "$root/usr/bin/" || return 1
         copy_libraries "$arch" "$root" "$root"/usr/bin/* "$root"/usr/sbin/* "$root"/usr/libexec/profd/* \
                 "$work/bin-$arch"/* || return 1

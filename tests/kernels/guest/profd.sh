@@ -61,14 +61,15 @@ number() {
         profctl status --json | sed -n "s/.*\"$1\": *\([0-9.]*\).*/\1/p" | head -1
 }
 
-# Every sample taken is delivered, lost by a named cause, or waits for the next drain.
+# Every sample taken is delivered, lost by a named cause, or waits for the next drain. (Missed ticks were not taken.)
 accounts() {
         profctl status --json >/tmp/json || return 1
         awk -F'[:,]' '
                 /"samples_taken"/ { taken = $2 }
                 /"samples_delivered"/ { delivered = $2 }
                 /"samples_waiting"/ { waiting = $2 }
-                /"samples":/ { lost += $2 }
+                /"cause"/ { cause = $2 }
+                /"samples":/ && cause !~ /missed/ { lost += $2 }
                 END {
                         print "taken", taken + 0, "delivered", delivered + 0, "lost", lost + 0, "waiting", waiting + 0
                         exit !(taken > 0 && delivered > 0 && taken == delivered + lost + waiting)
@@ -78,7 +79,7 @@ accounts() {
 # split SECONDS: hot_three and hot_one of split31 share the samples of their process 3 : 1. The interval is missed by
 # chance once in 10,000 times.
 split() {
-        profctl dump --for "$1s" --pid $work -o /tmp/split.folded || return 1
+        profctl dump --for "$1s" --event samples --pid $work -o /tmp/split.folded || return 1
         awk '/;main;hot_three [0-9]+$/ { three += $NF } /;main;hot_one [0-9]+$/ { one += $NF } { all += $NF }
                 END {
                         n = three + one

