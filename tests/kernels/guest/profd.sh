@@ -85,9 +85,10 @@ split() {
                         n = three + one
                         share = n ? three / n : 0
                         print all + 0, "samples,", n, "in the two functions under main,", share, "in hot_three"
-                        # 3.89 standard deviations, and what a turn of the program may be long
-                        exit !(n >= 50 && n >= 0.9 * all && share > 0.75 - 3.89 * sqrt(0.1875 / n) - 0.02 &&
-                                share < 0.75 + 3.89 * sqrt(0.1875 / n) + 0.02)
+                        # 3.89 standard deviations of sqrt(0.1875 / n), and 0.02 since a turn of the program is not a point;
+                        # the rest of its time it reads the clock, which is slow here
+                        off = share > 0.75 ? share - 0.75 : 0.75 - share
+                        exit !(n >= 50 && n >= 0.6 * all && (off < 0.02 || (off - 0.02) ^ 2 < 3.89 ^ 2 * 0.1875 / n))
                 }' /tmp/split.folded || { head -5 /tmp/split.folded; return 1; }
 }
 
