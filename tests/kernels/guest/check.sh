@@ -25,9 +25,11 @@ check() {
 }
 
 # The event that time is measured with here.
-event=cpu-clock
-if [ -e /t/fakepmu.ko ]; then
-        check test-pmu insmod /t/fakepmu.ko
-        event=cycles
-fi
-ls -d /sys/bus/event_source/devices/armv8* >/dev/null 2>&1 && event=cycles
+find_event() {
+        event=cpu-clock
+        if [ -e /t/fakepmu.ko ]; then
+                check test-pmu insmod /t/fakepmu.ko
+                event=cycles
+        fi
+        ls -d /sys/bus/event_source/devices/armv8* >/dev/null 2>&1 && event=cycles
+}

@@ -2,6 +2,7 @@
 # Throttling is for real machines: an emulated one is too slow for the kernel's idea of how long a sample takes.
 echo 0 >/proc/sys/kernel/perf_cpu_time_max_percent
 
+find_event
 check smoke-cpu-clock smoke cpu-clock 199
 if [ -e /t/fakepmu.ko ]; then
         check smoke-cycles smoke cycles 199

@@ -2,7 +2,6 @@
 # folders is done here, from the unit itself.
 unit=/lib/systemd/system/profd.service
 log=/tmp/profd.log
-ran=0
 
 of_unit() {
         sed -n "s/^$1=//p" $unit | tail -1
@@ -90,6 +89,20 @@ split() {
                         off = share > 0.75 ? share - 0.75 : 0.75 - share
                         exit !(n >= 50 && n >= 0.6 * all && (off < 0.02 || (off - 0.02) ^ 2 < 3.89 ^ 2 * 0.1875 / n))
                 }' /tmp/split.folded || { head -5 /tmp/split.folded; return 1; }
+}
+
+# named SECONDS: the functions of split31 have their names and callers.
+named() {
+        profctl dump --for "$1s" --event samples --pid $work -o /tmp/split.folded || return 1
+        awk '/;main;hot_(three|one) [0-9]+$/ { n += $NF } /;main;/ { main += $NF } { all += $NF }
+                END { print all + 0, "samples,", main, "under main,", n, "in its functions"; exit !(n >= 3 && main >= 0.9 * all) }' \
+                /tmp/split.folded || { head -5 /tmp/split.folded; return 1; }
+}
+
+# configure LINE...: the drop-in that the next start reads.
+configure() {
+        mkdir -p /etc/profd/profd.conf.d
+        printf '%s\n' "$@" >/etc/profd/profd.conf.d/test.conf
 }
 
 # says WORDS: profctl doctor does; its exit status is 0.

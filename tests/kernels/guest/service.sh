@@ -1,5 +1,6 @@
 # The packaged profd, with the configuration that it ships, on this kernel: it samples, names, accounts, stores, stops.
 . /t/profd.sh
+[ -n "$event" ] || find_event
 
 echo "perf_event_paranoid is $(cat /proc/sys/kernel/perf_event_paranoid)"
 start_work
@@ -11,7 +12,11 @@ if check service-starts up; then
         *) check service-clock grep -q 'cycles as cpu-clock on 2 CPUs' /tmp/status ;;
         esac
         [ -e /t/fakepmu.ko ] && check service-cache-misses grep -q 'cache-misses on 2 CPUs' /tmp/status
-        check service-shares split 15
+        # QEMU's counter overflows where it suits the emulation: the names are right there, the shares by cpu-clock below.
+        case $(uname -m) in
+        aarch64) check service-names named 15 ;;
+        *) check service-shares split 15 ;;
+        esac
         check service-accounts accounts
         check service-doctor says 'capabilities  *profd has all that it needs'
         check service-kernel-names says 'kptr_restrict .*functions have names'
@@ -20,5 +25,11 @@ if check service-starts up; then
         profctl doctor | sed 's/^/    /'
         check service-stops stop_profd
         check service-stored ls /var/lib/profd/*.pb.gz
+fi
+if [ "$(uname -m)" = aarch64 ]; then
+        configure "[Sampling]" Events=cpu-clock
+        start_profd
+        check service-starts-again up && check service-shares split 15
+        stop_profd
 fi
 kill $work
