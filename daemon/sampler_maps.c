@@ -3,13 +3,16 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/io.h"
 #include "base/log.h"
 #include "bpf/lines.h"
 #include "daemon/sampler_impl.h"
@@ -97,9 +100,15 @@ static int print_libbpf(enum libbpf_print_level level, const char *format, va_li
 /* What a person can do about it. */
 static int explain_load(int r)
 {
+        _cleanup_buf_ struct buf lockdown = {0};
+        struct stat btf;
         const char *what;
 
-        if (access("/sys/kernel/btf/vmlinux", R_OK) < 0)
+        if (read_file("/sys/kernel/security/lockdown", 4096, &lockdown) >= 0 &&
+            strstr(buf_text(&lockdown), "[confidentiality]"))
+                what = "kernel lockdown is at confidentiality, where BPF may not read memory; boot with "
+                       "lockdown=integrity";
+        else if (stat("/sys/kernel/btf/vmlinux", &btf) < 0 || btf.st_size == 0)
                 what = "this kernel has no BTF (/sys/kernel/btf/vmlinux); a kernel built with "
                        "CONFIG_DEBUG_INFO_BTF=y is needed";
         else if (r == -EPERM)

@@ -1,6 +1,7 @@
 #include "daemon/status.h"
 
 #include <inttypes.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/json_out.h"
@@ -150,6 +151,7 @@ void status_json(const struct status *s, struct buf *out)
         json_string(&j, "version", PROFD_VERSION);
         json_string(&j, "host", s->host->host);
         json_string(&j, "kernel", s->host->kernel);
+        json_u64(&j, "pid", (uint64_t)getpid());
         json_u64(&j, "start_ns", s->start_real_ns);
         json_u64(&j, "cpus", s->n_cpus);
         json_u64(&j, "requested_hz", s->budget->asked);

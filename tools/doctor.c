@@ -46,14 +46,26 @@ void doctor_say(struct doctor *d, enum finding how, const char *subject, const c
 static void check_events(struct doctor *d, struct json_object *s)
 {
         struct json_object *events = json_at(s, "events");
-        uint64_t asked = json_at_u64(s, "requested_hz", 0), reached = json_at_u64(s, "frequency_hz", 0);
+        uint64_t asked = json_at_u64(s, "requested_hz", 0), reached = json_at_u64(s, "frequency_hz", 0),
+                 cpus = json_at_u64(s, "cpus", 0), most_cpus = 0;
 
         for (size_t i = 0; events && i < json_object_array_length(events); i++) {
                 struct json_object *e = json_object_array_get_idx(events, i);
                 const char *sampled = json_at_text(e, "sampled", NULL), *why = json_at_text(e, "why", NULL);
+                uint64_t rate = json_at_u64(e, "frequency_hz", 0);
                 doctor_say(d, why ? FINDING_NOTE : FINDING_GOOD, json_at_text(e, "name", "event"), "%s%s%s",
                            sampled ? sampled : "off", why ? ": " : "", why ? why : "");
+                if (sampled && rate < reached)
+                        doctor_say(d, FINDING_NOTE, json_at_text(e, "name", "event"),
+                                   "at %" PRIu64 " Hz, the most that the kernel allows; sysctl "
+                                   "kernel.perf_event_max_sample_rate=100000, then systemctl reload profd",
+                                   rate);
+                if (sampled)
+                        most_cpus = MAX_OF(most_cpus, json_at_u64(e, "cpus", 0));
         }
+        doctor_say(d, most_cpus < cpus ? FINDING_BAD : FINDING_GOOD, "CPUs",
+                   "%" PRIu64 " of %" PRIu64 " sampled%s", most_cpus, cpus,
+                   most_cpus < cpus ? ": profd's log says why" : "");
         if (reached < asked)
                 doctor_say(d, FINDING_NOTE, "rate",
                            "%" PRIu64 " Hz, lowered from %" PRIu64
@@ -97,15 +109,16 @@ static void check_memory(struct doctor *d, struct json_object *s)
                              : "");
 }
 
-static void check_store(struct doctor *d, struct json_object *s)
+static void check_store(struct doctor *d, struct json_object *s, bool local)
 {
         const char *error = json_at_text(s, "store.error", NULL),
                    *directory = json_at_text(s, "store.directory", "?");
         uint64_t bad = json_at_u64(s, "store.bad_files", 0);
 
+        bool said = local && doctor_disk(d, directory);
         if (error)
                 doctor_say(d, FINDING_BAD, "store", "%s: %s", directory, error);
-        else
+        else if (!said)
                 doctor_say(d, FINDING_GOOD, "store", "%s", directory);
         if (bad)
                 doctor_say(d, FINDING_NOTE, "store",
@@ -147,10 +160,12 @@ static bool check_daemon(struct doctor *d, const struct query *q)
                 doctor_say(d, FINDING_NOTE, "profd", "%s", json_at_text(s, "note", ""));
                 return true;
         }
+        if (!q->target.host)
+                doctor_process(d, json_at_u64(s, "pid", 0));
         check_events(d, s);
         check_losses(d, s);
         check_memory(d, s);
-        check_store(d, s);
+        check_store(d, s, !q->target.host);
         check_names(d, s);
         return true;
 }
@@ -188,8 +203,6 @@ int verb_doctor(int argc, char **argv)
                 return say_usage("doctor", "'%s' is one argument too many", argv[first]);
         if (!q.target.host)
                 doctor_host(&d);
-        if (!q.target.host)
-                doctor_capabilities(&d, q.target.socket);
         if (check_daemon(&d, &q))
                 check_profile(&d, &q);
         if (d.bad || d.notes)

@@ -22,11 +22,15 @@ void doctor_say(struct doctor *d, enum finding how, const char *subject, const c
 /* The kernel and its settings. */
 void doctor_host(struct doctor *d);
 
-/* The capabilities of the process that serves the socket, where that is a profd. */
-void doctor_capabilities(struct doctor *d, const char *socket_path);
-/* The same of a process's effective set, as in /proc/PID/status (bits by number, capability.h of the
- * kernel). */
+/* What the profd of that process ID, on this host, may do: its capabilities, its limits. */
+void doctor_process(struct doctor *d, uint64_t pid);
+/* How many files it may open at once. */
+void doctor_open_files(struct doctor *d, uint64_t limit);
+/* Its effective set, as in /proc/PID/status (bits by number, capability.h of the kernel). */
 void doctor_capability_set(struct doctor *d, uint64_t effective);
+
+/* The file system that the store of this host is on. True: something was said. */
+bool doctor_disk(struct doctor *d, const char *directory);
 
 /* Objects whose debug symbols would name or explain the most samples, and those at which the most stacks
  * end before their root. */

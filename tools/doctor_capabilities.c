@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
+
+#define OPEN_FILES   "Max open files"
+#define ENOUGH_FILES 4096 /* objects of a few hundred processes, and events of some hundred CPUs */
 
 /* What each is for. CAP_SYS_ADMIN stands in for the newer ones that were split off it (Linux 5.8 and 5.9).
  */
@@ -48,35 +48,33 @@ void doctor_capability_set(struct doctor *d, uint64_t effective)
                 doctor_say(d, FINDING_GOOD, "capabilities", "profd has all that it needs");
 }
 
-/* Who listens on a socket; with socket activation that is systemd, which does not help. -1: not known. */
-static pid_t listener(const char *path)
+void doctor_open_files(struct doctor *d, uint64_t limit)
 {
-        struct sockaddr_un sa = {.sun_family = AF_UNIX};
-        struct ucred peer;
-        socklen_t size = sizeof(peer);
-
-        if (strlen(path) >= sizeof(sa.sun_path))
-                return -1;
-        strcpy(sa.sun_path, path);
-        _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 ||
-            getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
-                return -1;
-        return peer.pid;
+        if (limit >= ENOUGH_FILES)
+                doctor_say(d, FINDING_GOOD, "open files", "%" PRIu64, limit);
+        else
+                doctor_say(d, FINDING_NOTE, "open files",
+                           "profd may open %" PRIu64
+                           " only: on a host with many programs some stay without names; raise "
+                           "LimitNOFILE= of profd.service",
+                           limit);
 }
 
-void doctor_capabilities(struct doctor *d, const char *socket_path)
+void doctor_process(struct doctor *d, uint64_t pid)
 {
         char path[64];
-        _cleanup_buf_ struct buf status = {0};
-        pid_t pid = listener(socket_path);
+        _cleanup_buf_ struct buf status = {0}, limits = {0};
 
-        if (pid <= 0)
-                return;
-        snprintf(path, sizeof(path), "/proc/%d/status", pid);
+        snprintf(path, sizeof(path), "/proc/%" PRIu64 "/status", pid);
         if (read_file(path, 65536, &status) < 0 || strncmp(buf_text(&status), "Name:\tprofd\n", 12) != 0)
-                return;
+                return; /* another host's, or another PID namespace's */
         const char *line = strstr(buf_text(&status), "\nCapEff:");
         if (line)
                 doctor_capability_set(d, strtoull(line + 8, NULL, 16));
+        snprintf(path, sizeof(path), "/proc/%" PRIu64 "/limits", pid);
+        if (read_file(path, 65536, &limits) < 0)
+                return;
+        line = strstr(buf_text(&limits), OPEN_FILES);
+        if (line)
+                doctor_open_files(d, strtoull(line + strlen(OPEN_FILES), NULL, 10));
 }

@@ -4,13 +4,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
 
-#define FILE_MAX (1u << 20)
+#define FILE_MAX     (1u << 20)
+#define LITTLE_SPACE (1u << 20) /* a window of a busy host */
 
 static int setting(const struct doctor *d, const char *path, int64_t *ret)
 {
@@ -26,6 +29,16 @@ static bool exists(const struct doctor *d, const char *path)
 
         snprintf(full, sizeof(full), "%s%s", d->root, path);
         return access(full, F_OK) == 0;
+}
+
+/* Also a file that is hidden by an empty one mounted over it is not there. */
+static bool has_content(const struct doctor *d, const char *path)
+{
+        char full[512];
+        struct stat st;
+
+        snprintf(full, sizeof(full), "%s%s", d->root, path);
+        return stat(full, &st) == 0 && st.st_size > 0;
 }
 
 static void check_kernel(struct doctor *d)
@@ -44,7 +57,7 @@ static void check_kernel(struct doctor *d)
 
 static void check_btf(struct doctor *d)
 {
-        if (exists(d, "/sys/kernel/btf/vmlinux"))
+        if (has_content(d, "/sys/kernel/btf/vmlinux"))
                 doctor_say(d, FINDING_GOOD, "BTF",
                            "the kernel describes its types in /sys/kernel/btf/vmlinux");
         else
@@ -192,6 +205,50 @@ static void check_hidepid(struct doctor *d)
                                    "CAP_SYS_PTRACE (as its unit does)");
 }
 
+/* Units and containers are told from cgroups: of v2 by the kernel half, of v1 by /proc/PID/cgroup. */
+static void check_cgroups(struct doctor *d)
+{
+        char path[512];
+        _cleanup_buf_ struct buf b = {0};
+
+        snprintf(path, sizeof(path), "%s/proc/self/mounts", d->root);
+        if (read_file(path, FILE_MAX, &b) < 0)
+                return;
+        bool v2 = strstr(buf_text(&b), " cgroup2 ") != NULL, v1 = strstr(buf_text(&b), " cgroup ") != NULL;
+        if (v1 || v2)
+                doctor_say(d, FINDING_GOOD, "cgroups", "%s: units and containers have names",
+                           v1 && v2 ? "hybrid"
+                           : v1     ? "v1"
+                                    : "v2");
+        else
+                doctor_say(d, FINDING_NOTE, "cgroups",
+                           "none is mounted: samples have no unit and no container; mount -t cgroup2 "
+                           "cgroup2 "
+                           "/sys/fs/cgroup");
+}
+
+bool doctor_disk(struct doctor *d, const char *directory)
+{
+        struct statvfs fs;
+
+        if (statvfs(directory, &fs) < 0)
+                return false; /* not for this user to see */
+        uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+        if (fs.f_flag & ST_RDONLY)
+                doctor_say(d, FINDING_BAD, "store",
+                           "%s is on a read-only file system: nothing can be stored; remount it, or set "
+                           "Directory= in /etc/profd/profd.conf",
+                           directory);
+        else if (free_bytes < LITTLE_SPACE)
+                doctor_say(d, FINDING_BAD, "store",
+                           "No space for windows in %s (%" PRIu64
+                           " KiB free): make room, or lower MaxSize= in /etc/profd/profd.conf",
+                           directory, free_bytes >> 10);
+        else
+                return false;
+        return true;
+}
+
 void doctor_host(struct doctor *d)
 {
         check_kernel(d);
@@ -204,4 +261,5 @@ void doctor_host(struct doctor *d)
         check_nmi_watchdog(d);
         check_kptr(d);
         check_hidepid(d);
+        check_cgroups(d);
 }

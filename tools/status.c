@@ -80,6 +80,9 @@ static void show_events(struct json_object *j, struct buf *out)
                         buf_addf(out, " as %s", sampled);
                 if (sampled)
                         buf_addf(out, " on %" PRIu64 " CPUs", json_at_u64(e, "cpus", 0));
+                uint64_t rate = json_at_u64(e, "frequency_hz", 0);
+                if (sampled && rate < reached)
+                        buf_addf(out, " at %" PRIu64 " Hz, the most that the kernel allows", rate);
                 if (why)
                         buf_addf(out, ": %s", why);
                 buf_addc(out, '\n');

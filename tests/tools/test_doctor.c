@@ -11,6 +11,9 @@
 #include "base/cleanup.h"
 #include "tools/doctor.h"
 
+#define CGROUP1 "cgroup /sys/fs/cgroup/systemd cgroup rw,name=systemd 0 0\n"
+#define CGROUP2 "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
+
 static char root[] = "/tmp/profctl-doctor-XXXXXX";
 
 static void put(const char *path, const char *content)
@@ -28,7 +31,7 @@ static void put(const char *path, const char *content)
 
 static void healthy_host(void)
 {
-        put("/sys/kernel/btf/vmlinux", "");
+        put("/sys/kernel/btf/vmlinux", "BTF");
         put("/sys/bus/event_source/devices/cpu/type", "4\n");
         put("/proc/sys/kernel/perf_event_paranoid", "2\n");
         put("/proc/sys/kernel/perf_event_max_sample_rate", "100000\n");
@@ -37,7 +40,7 @@ static void healthy_host(void)
         put("/proc/sys/kernel/nmi_watchdog", "0\n");
         put("/proc/sys/net/core/bpf_jit_enable", "1\n");
         put("/proc/kallsyms", "");
-        put("/proc/self/mounts", "proc /proc proc rw,nosuid 0 0\n");
+        put("/proc/self/mounts", "proc /proc proc rw,nosuid 0 0\n" CGROUP2);
         put("/sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
 }
 
@@ -65,7 +68,9 @@ static void test_each_obstacle_is_named(void **state)
                         {"/proc/sys/kernel/kptr_restrict", "2\n", 1, "kernel.kptr_restrict=1"},
                         {"/proc/sys/kernel/nmi_watchdog", "1\n", 0, "kernel.nmi_watchdog=0"},
                         {"/proc/sys/net/core/bpf_jit_enable", "0\n", 0, "net.core.bpf_jit_enable=1"},
-                        {"/proc/self/mounts", "proc /proc proc rw,hidepid=2 0 0\n", 0, "hidepid"},
+                        {"/proc/self/mounts", "proc /proc proc rw,hidepid=2 0 0\n" CGROUP2, 0, "hidepid"},
+                        {"/proc/self/mounts", "proc /proc proc rw 0 0\n", 0, "mount -t cgroup2"},
+                        {"/sys/kernel/btf/vmlinux", "", 1, "CONFIG_DEBUG_INFO_BTF"},
                         {"/sys/kernel/security/lockdown", "none integrity [confidentiality]\n", 1,
                          "lockdown=integrity"},
         };
@@ -173,6 +178,34 @@ static void test_the_kernel_without_lines(void **state)
         assert_non_null(strstr(buf_text(&out), "no source lines      of the kernel, 15.0% of all samples"));
 }
 
+static void test_kinds_of_cgroups_are_told_apart(void **state)
+{
+        static const char *const cases[][2] = {
+                        {CGROUP1, "v1:"}, {CGROUP2, "v2:"}, {CGROUP1 CGROUP2, "hybrid:"}};
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                _cleanup_buf_ struct buf out = {0};
+                struct doctor d = {.out = &out, .root = root};
+                healthy_host();
+                put("/proc/self/mounts", cases[i][0]);
+                doctor_host(&d);
+                assert_int_equal(d.bad + d.notes, 0);
+                assert_non_null(strstr(buf_text(&out), cases[i][1]));
+        }
+}
+
+static void test_few_open_files(void **state)
+{
+        _cleanup_buf_ struct buf out = {0};
+        struct doctor d = {.out = &out, .root = root};
+
+        doctor_open_files(&d, 4096);
+        assert_int_equal(d.notes, 0);
+        doctor_open_files(&d, 1024);
+        assert_int_equal(d.notes, 1);
+        assert_non_null(strstr(buf_text(&out), "LimitNOFILE="));
+}
+
 static void test_missing_capabilities_are_named(void **state)
 {
         /* capability.h: BPF 39, PERFMON 38, SYS_PTRACE 19, SYSLOG 34, DAC_READ_SEARCH 2, CHECKPOINT_RESTORE
@@ -212,6 +245,8 @@ int main(void)
                         cmocka_unit_test(test_a_healthy_host),
                         cmocka_unit_test(test_each_obstacle_is_named),
                         cmocka_unit_test(test_what_is_missing),
+                        cmocka_unit_test(test_kinds_of_cgroups_are_told_apart),
+                        cmocka_unit_test(test_few_open_files),
                         cmocka_unit_test(test_missing_capabilities_are_named),
                         cmocka_unit_test(test_objects_that_matter_most_come_first),
                         cmocka_unit_test(test_the_kernel_without_lines),

@@ -15,6 +15,10 @@ typedef int (*overflow_fn)(struct perf_event *, struct perf_sample_data *, struc
 
 static overflow_fn overflow;
 
+/* Somebody else holds the counters: no event can be opened, as where x86 reserves them. */
+static bool busy;
+module_param(busy, bool, 0600);
+
 /* Events a microsecond. */
 static u64 rate(const struct perf_event *event)
 {
@@ -107,6 +111,8 @@ static int fake_init(struct perf_event *event)
 	if (event->attr.config != PERF_COUNT_HW_CPU_CYCLES && event->attr.config != PERF_COUNT_HW_INSTRUCTIONS &&
 	    event->attr.config != PERF_COUNT_HW_CACHE_MISSES)
 		return -ENOENT;
+	if (busy)
+		return -EBUSY;
 	hrtimer_init(&event->hw.hrtimer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
 	event->hw.hrtimer.function = fake_tick;
 	if (event->attr.freq)
