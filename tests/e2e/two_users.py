@@ -100,3 +100,22 @@ with Daemon(CONFIG) as d:
         for path in ("/api/v1/profile?last=1h", "/api/v1/profile?seconds=2", "/api/v1/profile?last=1h&labels=comm"):
             status, body, _ = get_as(d, MINE, path)
             check(status == 200 and b"prog_mine" in plain(body) and Profile(body).count() > 10, f"their own samples in {path}")
+
+        # In a container: root of a user namespace, with the socket bind-mounted into a mount namespace of its own. To
+        # profd that is still the user who made it.
+        inside = ["unshare", "--user", "--map-root-user", "--mount", "--propagation", "private", "sh", "-euc",
+                  'test "$(id -u)" = 0; mount -t tmpfs tmpfs /mnt; : >/mnt/sock; mount --bind "$1" /mnt/sock; shift;'
+                  ' program=$1; verb=$2; shift 2; exec "$program" "$verb" --socket /mnt/sock "$@"', "sh", d.socket,
+                  os.path.join(d.dir, "profctl")]
+        r = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "true"], user=MINE, group=MINE,
+                           extra_groups=[], check=False, capture_output=True)
+        if r.returncode != 0:
+            print(f"not tried: users may not make user namespaces here: {r.stderr.decode().strip()}")
+        else:
+            for args in (("report", *last), ("report", *last, "--sort", "user"), ("dump", *last, "--format", "folded"),
+                         ("status", "--json"), ("list", "--json"), ("top", "--once", "--delay", "1s", "--by", "process")):
+                r = subprocess.run([*inside, *args], user=MINE, group=MINE, extra_groups=[], check=False, timeout=120,
+                                   capture_output=True, cwd="/", stdin=subprocess.DEVNULL)
+                check(is_mine(r.stdout, r.stderr), f"nothing of the others in a container's profctl {' '.join(args)}")
+                if args[0] == "dump":
+                    check(r.returncode == 0 and b"hot_three" in r.stdout, f"and its own functions {r.stderr.decode()}")

@@ -46,8 +46,9 @@ stop_profd() {
         wait $profd
 }
 
-# refused WORDS: it does not start, and says why in one line that has the words.
-refused() {
+# refuses WORDS: it does not start, and says why in one line that has the words.
+refuses() {
+        start_profd
         wait $profd
         status=$?
         [ $status = 1 ] || { echo "exit status $status"; cat $log; return 1; }
