@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/io.h"
 #include "base/log.h"
 
 #define MIN_RING (32u << 10)
@@ -149,9 +150,11 @@ int process_rings_follow_cpus(struct process_rings *r)
                 open += ring->fd >= 0;
         }
         if (!open) {
-                log_error("Cannot follow processes (perf_event_open of a dummy event): %s; CAP_PERFMON or "
-                          "CAP_SYS_ADMIN is needed.",
-                          strerror(-error));
+                int64_t paranoid = -2;
+                read_file_i64("/proc/sys/kernel/perf_event_paranoid", &paranoid);
+                log_error("cannot follow processes by perf events: %s (kernel.perf_event_paranoid=%d): run "
+                          "profd as root, or with CAP_PERFMON and kernel.perf_event_paranoid=2 or lower",
+                          strerror(-error), (int)paranoid);
                 return error;
         }
         return missed || opened;

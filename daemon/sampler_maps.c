@@ -114,6 +114,8 @@ static int explain_load(int r)
         else if (r == -EPERM)
                 what = "run profd as root or with CAP_BPF and CAP_PERFMON (on 5.10 also with "
                        "LimitMEMLOCK=infinity); kernel lockdown forbids it too";
+        else if (r == -EMFILE)
+                what = "raise the limit of open files (LimitNOFILE=)";
         else if (r == -ENOMEM)
                 what = "not enough memory for the maps: lower [Limits] Memory=";
         else if (r == -EINVAL || r == -E2BIG || r == -EACCES)

@@ -18,12 +18,12 @@ build_programs() {
                 -DPROFD_VERSION='"test"' -DPROFD_LIBEXECDIR='"/t"' -Wno-everything -I "$top" -I "$build" -I "$build/bpf"
                 -isystem "$work/arm64-root/usr/include" -isystem "$work/arm64-root/usr/include/aarch64-linux-gnu")
         cd "$top" || return 1
-        "${cc[@]}" -fno-optimize-sibling-calls -o "$bin/smoke" tests/bpf/smoke.c tests/bpf/own_text.c daemon/events.c \
+        "${cc[@]}" -fno-optimize-sibling-calls -o "$bin/smoke" tests/bpf/smoke.c tests/bpf/own_text.c tests/bpf/keep_nothing.c daemon/events.c \
                 daemon/sampler*.c base/{buf,idtable,io,log,parse}.c -lbpf -lelf -lz || return 1
         "${cc[@]}" -o "$bin/profd-worker" symbolizer/*.c base/*.c -lelf -lz -lzstd -llzma -lseccomp -liberty || return 1
         source=$(ls symbolizer/*.c | grep -v -e worker.c -e sandbox.c)
         # shellcheck disable=SC2086
-        "${cc[@]}" -o "$bin/truth_run" tests/truth/*.c daemon/events.c daemon/sampler*.c daemon/object_*.c daemon/process_*.c \
+        "${cc[@]}" -o "$bin/truth_run" tests/truth/*.c tests/bpf/keep_nothing.c daemon/{events,kept_raws,kept_state}.c daemon/sampler*.c daemon/object_*.c daemon/process_*.c \
                 daemon/tracker*.c daemon/unwind_*.c $source base/*.c -lbpf -lelf -lz -lzstd -llzma -liberty -lpthread -lm || return 1
         for program in $programs; do
                 source=${program%_static}

@@ -19,8 +19,8 @@ again() {
 
 # soon CONDITION...: it comes about, on a slow machine too
 soon() {
-        for _ in $(seq 60); do
-                "$@" >/tmp/soon 2>&1 && { cat /tmp/soon; return 0; }
+        for _ in $(seq 20); do
+                "$@" >/tmp/soon 2>&1 && { head -1 /tmp/soon; return 0; }
                 sleep 1
         done
         cat /tmp/soon
@@ -33,7 +33,10 @@ status_says() {
 
 # sampled PID: there are samples of that process now
 sampled() {
-        profctl dump --for 3s --event samples --pid "$1" -o /tmp/one.folded && grep ';main;hot_' /tmp/one.folded | head -1 | grep .
+        profctl dump --for 3s --event samples --pid "$1" -o /tmp/one.folded || return 1
+        grep ';main;hot_' /tmp/one.folded && return 0
+        head -3 /tmp/one.folded
+        return 1
 }
 
 healthy() {
@@ -126,7 +129,7 @@ echo 1 >$settings/kptr_restrict
 # -- perf's own limits --
 echo 50 >$settings/perf_event_max_sample_rate
 check rate-50 again
-check rate-50-says status_says '50 Hz a CPU; 99 Hz asked'
+check rate-50-says status_says 'at 50 Hz, the most that the kernel allows'
 check rate-50-doctor says 'highest rate  *50 Hz.*sysctl'
 echo 100000 >$settings/perf_event_max_sample_rate
 echo 0 >$settings/perf_cpu_time_max_percent
