@@ -27,6 +27,10 @@ soon() {
         return 1
 }
 
+stored() {
+        ls $state/*.pb.gz
+}
+
 status_says() {
         profctl status >/tmp/status && grep -e "$1" /tmp/status || { cat /tmp/status; return 1; }
 }
@@ -88,7 +92,7 @@ check hotplug-accounts accounts
 check hotplug-doctor says 'CPUs  *2 of 2'
 
 # -- a clock that is set --
-check clock-windows soon ls $state/*.pb.gz
+check clock-windows soon stored
 date -s "@$(($(date +%s) + 3600))" >/dev/null
 sleep 12
 check clock-forward ordered
@@ -186,7 +190,7 @@ stop_profd
 # -- where windows go --
 mount -t tmpfs -o size=256k,mode=755 small $state
 check disk-small begin
-check disk-windows soon ls $state/*.pb.gz
+check disk-windows soon stored
 dd if=/dev/zero of=$state/filler bs=4k 2>/dev/null
 check disk-full soon status_says 'trouble:.*[Nn]o space'
 check disk-full-doctor says 'BAD .*store.*No space'
