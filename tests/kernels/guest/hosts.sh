@@ -12,6 +12,10 @@ begin() {
         up
 }
 
+start_and_up() {
+        start_profd && up
+}
+
 # again WHAT...: stopped, and started with the same configuration
 again() {
         stop_profd && start_profd && up
@@ -202,7 +206,10 @@ check disk-read-only soon status_says 'trouble:.*[Rr]ead-only'
 check disk-read-only-doctor says 'BAD .*store.*[Rr]ead-only'
 check disk-read-only-sampled soon sampled $work
 stop_profd
-check disk-read-only-start refuses 'Read-only'
+check disk-read-only-start start_and_up
+check disk-read-only-start-doctor says 'BAD .*store.*read-only'
+check disk-read-only-start-sampled soon sampled $work
+stop_profd
 umount $state
 
 # -- counters that somebody else holds --
