@@ -9,7 +9,8 @@ static bool rules_are_sound(const struct unwind_rule *rule, uint32_t n)
         for (uint32_t i = 0; i < n; i++) {
                 uint32_t kind = UNWIND_RULE_KIND(&rule[i]);
 
-                if (kind < UNWIND_SP || kind > UNWIND_RA_IN || UNWIND_RULE_FP(&rule[i]) > UNWIND_FP_UNDEFINED)
+                if (kind < UNWIND_SP || kind > UNWIND_RA_IN ||
+                    UNWIND_RULE_FP(&rule[i]) > UNWIND_FP_UNDEFINED)
                         return false;
         }
         return true;
