@@ -271,6 +271,7 @@ struct symobj *symclient_open(struct symclient *c, int fd, const struct sym_sour
                 o->error = -ENOEXEC;
         else
                 symobj_recall(c, o);
+        o->root_place = client_root_of(o);
         return o;
 }
 

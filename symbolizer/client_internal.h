@@ -68,8 +68,9 @@ struct symobj {
         bool is_jit;
         uint32_t pid; /* of a JIT's process */
         uint32_t ns_pid;
-        uint32_t jit_kind; /* enum wire_jit_kind; 0: not found yet */
-        uint64_t place;    /* client_place_of() when it was opened, or looked at again */
+        uint32_t jit_kind;   /* enum wire_jit_kind; 0: not found yet */
+        uint64_t root_place; /* client_root_of() when it was opened: its process may have ended since */
+        uint64_t place;      /* client_place_of() when it was opened, or looked at again */
         struct cache_object *cached;
         uint64_t spent_ns;         /* CPU time of workers on its names, */
         uint64_t n_asked;          /* and the addresses it was spent on */
@@ -138,6 +139,8 @@ void client_cache_add_table(struct symclient *c, const struct request *r);
 
 /* -- client_places.c -- */
 
+/* A number for the root that its process has: 1 where it is ours. */
+uint64_t client_root_of(const struct symobj *o);
 /* A number that changes when a debug package is installed or removed. False: nobody answers now. */
 bool client_place_of(const struct symclient *c, const struct symobj *o, uint64_t *ret);
 

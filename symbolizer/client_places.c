@@ -1,10 +1,32 @@
 /* Whether separate debug information may have come, or gone, since an object was looked at. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "symbolizer/client_internal.h"
 #include "symbolizer/dir_times.h"
+
+/* Another root may have debug files of its own for an object that ours has too, of the same build ID: names
+ * made without them elsewhere do not stand for those here. Roots are told apart by the file system that the
+ * object is on, and by the name of the root: neither asks a file system that may not answer. */
+uint64_t client_root_of(const struct symobj *o)
+{
+        uint64_t place = 1;
+        char name[512];
+        struct stat ours;
+        ssize_t n;
+
+        if (!o->root || !*o->root)
+                return place;
+        n = readlink(o->root, name, sizeof(name));
+        if (n > 1) /* not just "/" */
+                place = hash_u64(place, hash_bytes(name, (size_t)n));
+        if (stat("/", &ours) == 0 && ours.st_dev != o->st.st_dev)
+                place = hash_u64(place, o->st.st_dev);
+        return place;
+}
 
 /* A directory changes when a file is put into it or renamed into it: those of the build ID and of the debug
  * link's name, below ours only. */
@@ -12,7 +34,7 @@ bool client_place_of(const struct symclient *c, const struct symobj *o, uint64_t
 {
         const char *slash = strrchr(o->path, '/');
         int directory = slash ? (int)(slash - o->path) : 0;
-        uint64_t place = 1, times;
+        uint64_t place = o->root_place, times;
 
         for (char **d = c->debug_dirs; *d; d++) {
                 char path[3][DIR_TIMES_PATH];

@@ -162,50 +162,128 @@ static void test_dwz(void **state)
         run("rm -rf debug");
 }
 
-/* A process whose root is another file system: its debug files are looked for there, under its own paths. */
-static void test_other_mount_namespace(void **state)
-{
-        int ready[2], hold[2];
-        char root[64], byte;
+/* A process in "inner", a file system of its own, which is its root. */
+struct inner {
+        int hold[2];
+        char root[64]; /* as seen from here */
         pid_t pid;
+};
+
+static void inner_start(struct inner *p)
+{
+        int ready[2];
+        char byte;
 
         if (geteuid() != 0) {
-                print_message("only root can make a mount namespace\n");
+                print_message("only root can change the root of a process\n");
                 skip();
         }
-        run("mkdir -p inner && mount -t tmpfs none inner && mkdir -p inner/usr/bin inner/usr/bin/.debug && "
-            "cp full c.full && objcopy --only-keep-debug full inner/usr/bin/.debug/prog.debug && "
-            "objcopy --strip-all --add-gnu-debuglink=inner/usr/bin/.debug/prog.debug full "
-            "inner/usr/bin/prog");
+        run("mkdir -p inner && mount -t tmpfs none inner && mkdir -p inner/usr/bin");
         assert_int_equal(pipe(ready), 0);
-        assert_int_equal(pipe(hold), 0);
-        pid = fork();
-        assert_true(pid >= 0);
-        if (pid == 0) {
-                close(hold[1]);
+        assert_int_equal(pipe(p->hold), 0);
+        p->pid = fork();
+        assert_true(p->pid >= 0);
+        if (p->pid == 0) {
+                close(p->hold[1]);
                 if (chroot(path_in("inner")) < 0 || write(ready[1], "x", 1) != 1 ||
-                    read(hold[0], &byte, 1) != 0)
+                    read(p->hold[0], &byte, 1) != 0)
                         _exit(1);
                 _exit(0);
         }
         assert_int_equal(read(ready[0], &byte, 1), 1);
-        snprintf(root, sizeof(root), "/proc/%d/root", pid);
-
-        struct answer opened = {}, a;
-        int fd = open(path_in("inner/usr/bin/prog"), O_RDONLY | O_CLOEXEC);
-        struct sym_source source = {.path = "/usr/bin/prog", .root = root};
-        struct symobj *o = symclient_open(client, fd, &source, answer_open, &opened);
-
-        ask_one(client, o, address, &a);
-        assert_string_equal(a.function, "deep_inside");
-        assert_non_null(strstr(a.file, "find_me.c"));
-        symobj_close(client, o);
-        close(hold[1]);
-        close(hold[0]);
         close(ready[0]);
         close(ready[1]);
-        waitpid(pid, NULL, 0);
+        snprintf(p->root, sizeof(p->root), "/proc/%d/root", p->pid);
+}
+
+static void inner_stop(struct inner *p)
+{
+        close(p->hold[1]);
+        close(p->hold[0]);
+        waitpid(p->pid, NULL, 0);
         run("umount --lazy inner"); /* the worker has not let go of it yet */
+}
+
+/* A name in /usr/bin/prog of that process. */
+static void ask_inside(struct symclient *c, const struct inner *p, struct answer *ret)
+{
+        struct answer opened = {};
+        int fd = open(path_in("inner/usr/bin/prog"), O_RDONLY | O_CLOEXEC);
+        struct sym_source source = {.path = "/usr/bin/prog", .root = p->root};
+        struct symobj *o = symclient_open(c, fd, &source, answer_open, &opened);
+
+        assert_non_null(o);
+        ask_one(c, o, address, ret);
+        symobj_close(c, o);
+}
+
+static void assert_full_inside(struct symclient *c, const struct inner *p)
+{
+        struct answer a;
+
+        ask_inside(c, p, &a);
+        assert_string_equal(a.function, "deep_inside");
+        assert_non_null(strstr(a.file, "find_me.c"));
+}
+
+/* Its debug files are looked for there, under its own paths. */
+static void test_other_root(void **state)
+{
+        struct inner p;
+
+        inner_start(&p);
+        run("mkdir inner/usr/bin/.debug && objcopy --only-keep-debug full inner/usr/bin/.debug/prog.debug "
+            "&& "
+            "objcopy --strip-all --add-gnu-debuglink=inner/usr/bin/.debug/prog.debug full "
+            "inner/usr/bin/prog");
+        assert_full_inside(client, &p);
+        inner_stop(&p);
+}
+
+/* There is a debug file in the process's own root, but it was stripped; the host's is whole. */
+static void test_the_best_of_two_roots(void **state)
+{
+        _cleanup_free_ char *id = output_of("readelf -n %s/full | sed -n 's/.*Build ID: //p'", dir);
+        struct inner p;
+
+        inner_start(&p);
+        run("strip -o inner/usr/bin/prog full && mkdir -p inner%s/debug/.build-id/%.2s "
+            "debug/.build-id/%.2s && strip --strip-debug -o inner%s/debug/.build-id/%.2s/%s.debug full && "
+            "cp full debug/.build-id/%.2s/%s.debug",
+            dir, id, id, dir, id, id + 2, id, id + 2);
+        assert_full_inside(client, &p);
+        run("rm -r debug");
+
+        struct answer a;
+
+        ask_inside(client, &p, &a); /* what is left is the stripped one */
+        assert_string_equal(a.function, "deep_inside");
+        assert_string_equal(a.file, "");
+        inner_stop(&p);
+}
+
+/* What is kept of an object that the host has no debug file for says nothing about the same object in a root
+ * that has one. */
+static void test_kept_names_of_another_root(void **state)
+{
+        const char *debug_dirs[] = {path_in("debug"), NULL};
+        _cleanup_free_ char *kept = strdup(path_in("kept"));
+        struct symclient_options options = {.debug_dirs = debug_dirs, .cache_dir = kept};
+        struct symclient *c;
+        struct answer a;
+        struct inner p;
+
+        inner_start(&p);
+        run("mkdir kept inner/usr/bin/.debug && objcopy --only-keep-debug full "
+            "inner/usr/bin/.debug/prog.debug && objcopy --strip-all "
+            "--add-gnu-debuglink=inner/usr/bin/.debug/prog.debug full inner/usr/bin/prog && "
+            "cp inner/usr/bin/prog outer");
+        c = client_new(&options);
+        name_in_file(c, path_in("outer"), NULL, address, &a);
+        assert_int_equal(a.n_frames, 0);
+        assert_full_inside(c, &p);
+        symclient_free(c);
+        inner_stop(&p);
 }
 
 /* The file is gone, or another; the process still runs it. */
@@ -220,6 +298,17 @@ static void test_deleted_and_replaced(void **state)
         ask_one(client, o, address, &a);
         assert_string_equal(a.function, "deep_inside");
         symobj_close(client, o);
+
+        /* Its debug file is still found beside where it was. */
+        run("objcopy --only-keep-debug full g.debug && "
+            "objcopy --strip-all --add-gnu-debuglink=g.debug full gone");
+        o = open_path(client, path_in("gone"), NULL, &opened);
+        run("rm gone");
+        ask_one(client, o, address, &a);
+        assert_string_equal(a.function, "deep_inside");
+        assert_non_null(strstr(a.file, "find_me.c"));
+        symobj_close(client, o);
+        run("rm g.debug");
 }
 
 /* A package with debug symbols is installed, and removed, while the object is open. */
@@ -284,7 +373,9 @@ int main(void)
                         cmocka_unit_test(test_minidebuginfo_that_explodes),
                         cmocka_unit_test(test_compressed),
                         cmocka_unit_test(test_dwz),
-                        cmocka_unit_test(test_other_mount_namespace),
+                        cmocka_unit_test(test_other_root),
+                        cmocka_unit_test(test_the_best_of_two_roots),
+                        cmocka_unit_test(test_kept_names_of_another_root),
                         cmocka_unit_test(test_deleted_and_replaced),
                         cmocka_unit_test(test_debug_file_comes_later),
         };
