@@ -385,6 +385,8 @@ static int start(struct api *a, const struct api_config *config)
         sigset_t all, before;
 
         int r = make_descriptors(a);
+        if (r < 0)
+                log_error("cannot make the descriptors of the API: %s", strerror(-r));
         if (r == 0)
                 r = check_tcp(a, config);
         if (r == 0)

@@ -126,6 +126,8 @@ int main(int argc, char **argv)
         signal(SIGPIPE, SIG_IGN);
 
         r = manager_new(&manager, config, a.config, a.state_dir, a.socket);
+        if (r == -ENOMEM)
+                log_error("cannot start: there is not enough memory");
         if (r < 0)
                 return 1;
         r = manager_run(manager);

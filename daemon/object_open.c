@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -21,6 +22,7 @@
 #include "base/log.h"
 
 #define MAX_STUCK      4
+#define RESERVED_FDS   64
 #define END_PATIENCE_S 1
 #define THREAD_STACK   (128u << 10)
 
@@ -140,6 +142,18 @@ static uint64_t stamp_ns(const struct timespec *t)
         return (uint64_t)t->tv_sec * NSEC_PER_SEC + (uint64_t)t->tv_nsec;
 }
 
+/* The kernel gives out the lowest number that is free: a high one tells that few are left. Those are for
+ * clients of the API, files of the store and the worker, which profd cannot do without; names of one more
+ * object it can. */
+static bool is_of_the_reserve(int fd)
+{
+        struct rlimit l;
+
+        if (getrlimit(RLIMIT_NOFILE, &l) < 0)
+                return false;
+        return (rlim_t)fd >= l.rlim_cur - MIN_OF(l.rlim_cur / 4, (rlim_t)RESERVED_FDS);
+}
+
 static int try_place(const struct object_job *job, const struct object_place *p, struct object_opened *ret)
 {
         struct stat st;
@@ -156,6 +170,10 @@ static int try_place(const struct object_job *job, const struct object_place *p,
                 ret->fd = open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
                 if (ret->fd < 0)
                         return -errno;
+                if (is_of_the_reserve(ret->fd)) {
+                        close(TAKE_FD(ret->fd));
+                        return -EMFILE;
+                }
         }
         ret->size = (uint64_t)st.st_size;
         ret->modified_ns = stamp_ns(&st.st_mtim);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "daemon/sampler_impl.h"
 #include "profd.skel.h"
 
@@ -29,8 +30,10 @@ int sampler_new(struct sampler **ret, const struct sampler_config *config)
         if (r < 0)
                 return r;
         r = sampler_rings_open(s);
-        if (r < 0)
+        if (r < 0) {
+                log_error("cannot open the rings that samples come by: %s", strerror(-r));
                 return r;
+        }
         *ret = TAKE_PTR(s);
         return 0;
 }

@@ -221,13 +221,13 @@ int sampler_events_init(struct sampler *s, const struct sampler_config *config)
                             strerror(-r));
         for (uint32_t i = 0; i < s->n_events; i++) {
                 s->event[i].fd = malloc(s->sizes.cpus * sizeof(int));
+                for (uint32_t cpu = 0; s->event[i].fd && cpu < s->sizes.cpus; cpu++)
+                        s->event[i].fd[cpu] = -1; /* also when the rest fails: it is closed all the same */
                 s->event[i].period = calloc(s->sizes.cpus, sizeof(uint64_t));
                 s->event[i].rate = calloc(s->sizes.cpus, sizeof(struct cycle_rate));
                 s->event[i].watch = calloc(s->sizes.cpus, sizeof(struct event_watch));
                 if (!s->event[i].fd || !s->event[i].period || !s->event[i].rate || !s->event[i].watch)
                         return -ENOMEM;
-                for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++)
-                        s->event[i].fd[cpu] = -1;
         }
         return 0;
 }

@@ -114,7 +114,7 @@ static int explain_load(int r)
         else if (r == -EPERM)
                 what = "run profd as root or with CAP_BPF and CAP_PERFMON (on 5.10 also with "
                        "LimitMEMLOCK=infinity); kernel lockdown forbids it too";
-        else if (r == -EMFILE)
+        else if (r == -EMFILE || r == -ENFILE)
                 what = "raise the limit of open files (LimitNOFILE=)";
         else if (r == -ENOMEM)
                 what = "not enough memory for the maps: lower [Limits] Memory=";
@@ -267,6 +267,8 @@ int sampler_load(struct sampler *s, const struct sampler_config *config)
         r = profd_bpf__load(s->skel);
         if (r < 0)
                 return explain_load(r);
+        if (!s->skel->bss) /* libbpf goes on without global variables where its own probe for them failed */
+                return explain_load(-ENOMEM);
 
         const struct {
                 struct mapped *to;
