@@ -154,6 +154,7 @@ static void call_functions(struct request *r)
         r->fn.functions(r->ctx, 0, functions, (uint32_t)n);
 }
 
+/* A result is where its address was answered: those known from the cache come before those asked for. */
 static void call_names(struct request *r)
 {
         const struct names *b = &r->names;
@@ -166,9 +167,12 @@ static void call_names(struct request *r)
         }
         for (uint32_t i = 0; i < b->n_frames; i++)
                 names_frame(b, i, &frame[i]);
-        for (uint32_t i = 0; i < b->n_results; i++)
-                result[i] = (struct sym_result){b->result[i].n, frame + b->result[i].first};
-        r->fn.names(r->ctx, 0, result, b->n_results);
+        for (uint32_t i = 0; i < r->n; i++) {
+                const struct name_result *at = &b->result[r->slot[i]];
+
+                result[i] = (struct sym_result){at->n, frame + at->first};
+        }
+        r->fn.names(r->ctx, 0, result, r->n);
 }
 
 static void call_back(struct symclient *c, struct request *r)

@@ -99,6 +99,39 @@ static void test_over_a_restart(void **state)
         symclient_free(c);
 }
 
+static void keep_functions(void *ctx, int err, const struct sym_result *results, uint32_t n)
+{
+        char(*function)[64] = ctx;
+
+        assert_int_equal(err, 0);
+        for (uint32_t i = 0; i < n; i++)
+                snprintf(function[i], sizeof(function[i]), "%s",
+                         results[i].n ? results[i].frame[results[i].n - 1].function : "");
+}
+
+/* The results of what is known and what is not are in the order of the question. */
+static void test_order_of_a_question_known_in_part(void **state)
+{
+        const uint64_t other = address_by_nm(FIND_ME_PATH, "main"), asked[] = {other, address, other + 1};
+        struct answer opened = {};
+        struct symclient *c;
+        struct symobj *o;
+        char function[3][64] = {};
+
+        fill(); /* with the second alone */
+        c = client_with_cache();
+        o = open_path(c, FIND_ME_PATH, NULL, &opened);
+        assert_int_equal(symclient_wait(c, SOON_MS), 0);
+        assert_int_equal(symclient_names(c, o, asked, 3, keep_functions, function), 0);
+        assert_int_equal(symclient_wait(c, SOON_MS), 0);
+        assert_int_equal(hits_of(c), 1);
+        assert_string_equal(function[0], "main");
+        assert_string_equal(function[1], "deep_inside");
+        assert_string_equal(function[2], "main");
+        symobj_close(c, o);
+        symclient_free(c);
+}
+
 /* Each byte of the file changed, and each length: never a wrong name. */
 static void test_damage(void **state)
 {
@@ -293,6 +326,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                         cmocka_unit_test(test_over_a_restart),
+                        cmocka_unit_test(test_order_of_a_question_known_in_part),
                         cmocka_unit_test(test_without_build_id),
                         cmocka_unit_test(test_damage),
                         cmocka_unit_test(test_debug_information_that_comes_later),
