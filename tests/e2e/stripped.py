@@ -34,11 +34,11 @@ class Program:
     """A stripped program at `path`, its debug file at `debug`, its build ID. No two are alike. `full` has all, and
     must be removed where it could help."""
 
-    def __init__(self, directory, name, build_id=True):
+    def __init__(self, directory, name, build_id=True, outer="the_outer_one"):
         self.path, self.full, self.debug = (os.path.join(directory, name + end) for end in ("", ".full", ".debug"))
         source = os.path.join(directory, "outer.c")
         with open(source, "w", encoding="utf-8") as f:
-            f.write(SOURCE + f"int salt_{name};\n")
+            f.write(SOURCE.replace("the_outer_one", outer) + f"int salt_{name};\n")
         run("cc", "-O2", "-g", "-Wl,--build-id" if build_id else "-Wl,--build-id=none", "-o", self.full, source)
         run("objcopy", "--only-keep-debug", self.full, self.debug)
         run("strip", "-o", self.path, self.full)
