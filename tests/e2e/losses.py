@@ -77,12 +77,13 @@ def check_places(d, moved, windows_lost=False):
 
 def full_rows():
     """Rows for a few seconds at 20 Hz, and hundreds of processes while nobody drains."""
-    with Daemon(config(20, memory="32M")) as d, Work([f"{PROGRAMS}/storm", LIFE, "100"]):
+    with Daemon(config(20, memory="32M")) as d, Work([f"{PROGRAMS}/storm", LIFE, "400", "5"]), \
+            Work([f"{PROGRAMS}/storm", LIFE, "400", "5"]):
         wait_until(lambda: d.status()["samples_delivered"] > 20, 120, "samples come")
 
         def hold():
             with Held(d.process.pid):
-                time.sleep(20)
+                time.sleep(60)
             return d.is_up() and lost(d, "counts_full") > 0
 
         wait_until(hold, 300, "counts_full")
