@@ -5,7 +5,6 @@
 #include <linux/magic.h>
 #include <linux/openat2.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #define MAX_STUCK      4
 #define RESERVED_FDS   64
@@ -239,20 +239,10 @@ static void *thread_main(void *arg)
 /* With the lock held. */
 static int start_thread(struct shared *s)
 {
-        pthread_attr_t attr;
-        pthread_t thread;
-        sigset_t all, old;
+        int r = thread_start(NULL, THREAD_STACK, thread_main, s);
 
-        sigfillset(&all);
-        pthread_attr_init(&attr);
-        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        pthread_attr_setstacksize(&attr, THREAD_STACK);
-        pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
-        int e = pthread_create(&thread, &attr, thread_main, s);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-        pthread_attr_destroy(&attr);
-        if (e)
-                return -e;
+        if (r < 0)
+                return r;
         s->refs++;
         s->running = true;
         return 0;

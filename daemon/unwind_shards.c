@@ -3,7 +3,6 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "bpf/abi.h"
 
 #define SHARD_BYTES  (ABI_SHARD_ROWS * sizeof(uint32_t))
@@ -83,18 +83,10 @@ static void *thread_main(void *arg)
 
 static int start_thread(struct unwind_shards *s)
 {
-        pthread_attr_t attr;
-        sigset_t all, old;
+        int r = thread_start(&s->thread, THREAD_STACK, thread_main, s);
 
-        sigfillset(&all);
-        pthread_attr_init(&attr);
-        pthread_attr_setstacksize(&attr, THREAD_STACK);
-        pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
-        int e = pthread_create(&s->thread, &attr, thread_main, s);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-        pthread_attr_destroy(&attr);
-        s->running = e == 0;
-        return -e;
+        s->running = r == 0;
+        return r;
 }
 
 int unwind_shards_new(struct unwind_shards **ret, int shards_fd, uint32_t max)

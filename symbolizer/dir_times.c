@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,8 +10,10 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/io.h"
+#include "base/thread.h"
 
-#define PATIENCE_NS (250 * NSEC_PER_MSEC)
+#define PATIENCE_NS  (250 * NSEC_PER_MSEC)
+#define THREAD_STACK ((size_t)128 << 10)
 
 enum state { IDLE, ASKED, LEFT /* by its owner */ };
 
@@ -75,25 +76,6 @@ static void *answer(void *arg)
         return NULL;
 }
 
-/* The thread takes no signals: they are for the program's own. */
-static int start_thread(struct dir_times *t)
-{
-        sigset_t all, before;
-        pthread_attr_t attr;
-        pthread_t thread;
-        int r;
-
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        pthread_attr_init(&attr);
-        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        pthread_attr_setstacksize(&attr, (size_t)128 << 10);
-        r = pthread_create(&thread, &attr, answer, t);
-        pthread_attr_destroy(&attr);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        return -r;
-}
-
 int dir_times_new(struct dir_times **ret)
 {
         struct dir_times *t = calloc(1, sizeof(*t));
@@ -137,7 +119,7 @@ bool dir_times_read(struct dir_times *t, char path[][DIR_TIMES_PATH], uint32_t n
                 return false;
         pthread_mutex_lock(&t->lock);
         if (!t->has_thread)
-                t->has_thread = start_thread(t) == 0;
+                t->has_thread = thread_start(NULL, THREAD_STACK, answer, t) == 0;
         if (t->has_thread && t->state == IDLE) {
                 memcpy(t->path, path, n * sizeof(t->path[0]));
                 t->n = n;

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +9,11 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/thread.h"
 #include "symbolizer/scratch.h"
 
 #define MAX_ABANDONED 4
+#define THREAD_STACK  ((size_t)128 << 10)
 
 enum seeker_state { SEEKER_IDLE, SEEKER_ASKED, SEEKER_DONE, SEEKER_LEFT /* by its finder */ };
 
@@ -109,25 +110,6 @@ static int copy_dirs(const char *const *dirs, char ***ret)
         return 0;
 }
 
-/* The thread takes no signals: they are for the daemon's own. */
-static int start_thread(struct seeker *s)
-{
-        sigset_t all, before;
-        pthread_attr_t attr;
-        pthread_t thread;
-        int r;
-
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        pthread_attr_init(&attr);
-        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        pthread_attr_setstacksize(&attr, (size_t)128 << 10);
-        r = pthread_create(&thread, &attr, seek, s);
-        pthread_attr_destroy(&attr);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        return -r;
-}
-
 static int seeker_new(struct finder *f, struct seeker **ret)
 {
         struct seeker *s = calloc(1, sizeof(*s));
@@ -143,7 +125,7 @@ static int seeker_new(struct finder *f, struct seeker **ret)
         if (!s->scratch_dir)
                 r = -ENOMEM;
         if (r == 0)
-                r = start_thread(s);
+                r = thread_start(NULL, THREAD_STACK, seek, s);
         if (r < 0) {
                 seeker_free(s);
                 return r;
