@@ -489,10 +489,9 @@ static const char *base_name(const char *path)
 
 static int64_t export_object_mapping(const struct object *o, struct profile *p)
 {
-        char hex[2 * SYM_BUILD_ID_MAX + 1] = "";
+        char hex[BUILD_ID_TEXT_MAX];
 
-        for (uint32_t i = 0; i < o->build_id_len && i < SYM_BUILD_ID_MAX; i++)
-                snprintf(hex + 2 * i, 3, "%02x", o->build_id[i]);
+        build_id_text(o->build_id, o->build_id_len, hex);
         int64_t file = profile_string(p, o->path), build_id = profile_string(p, hex);
         if (file < 0 || build_id < 0)
                 return -ENOMEM;

@@ -61,11 +61,10 @@ struct cache_object {
 
 static void name_file(char *ret, size_t size, const struct cache_key *key, const char *kind)
 {
-        size_t n = 0;
+        char id[BUILD_ID_TEXT_MAX];
 
-        for (uint32_t i = 0; i < key->build_id_len && i < SYM_BUILD_ID_MAX; i++)
-                n += (size_t)snprintf(ret + n, size - n, "%02x", key->build_id[i]);
-        snprintf(ret + n, size - n, ".%u.%s", (unsigned)key->owner, kind);
+        build_id_text(key->build_id, key->build_id_len, id);
+        snprintf(ret, size, "%s.%u.%s", id, (unsigned)key->owner, kind);
 }
 
 static uint64_t now_s(void)

@@ -14,9 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "symbolizer/build_id.h"
 #include "symbolizer/unwind_format.h"
 
-#define SYM_BUILD_ID_MAX 32
 /* Where separate debug files are looked for: of packages, then of profctl-debuginfod(1). */
 #define SYM_PACKAGED_DEBUG    "/usr/lib/debug"
 #define SYM_FETCHED_DEBUG     "/var/cache/profd-debuginfod"

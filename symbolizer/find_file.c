@@ -88,13 +88,13 @@ static bool try_build_id(struct search *s)
         _cleanup_buf_ struct buf b = {};
         const struct wire_want *w = s->want;
 
+        char id[BUILD_ID_TEXT_MAX];
+
         if (w->build_id_len < 2)
                 return false;
+        build_id_text(w->build_id, w->build_id_len, id);
         for (const char *const *dir = s->debug_dirs; *dir; dir++) {
-                buf_addf(&b, "%s/.build-id/%02x/", *dir, w->build_id[0]);
-                for (uint32_t i = 1; i < w->build_id_len; i++)
-                        buf_addf(&b, "%02x", w->build_id[i]);
-                buf_adds(&b, ".debug");
+                buf_addf(&b, "%s/" BUILD_ID_FILE, *dir, id, id + 2);
                 if (try_path(s, &b))
                         return true;
         }

@@ -23,8 +23,8 @@ static const char *const landmark[] = {"schedule", "do_exit"};
 struct kernel_debug {
         struct symclient *client;
         const struct kernel_symbols *symbols;
-        char **directory; /* the root is "" */
-        uint32_t n_directories;
+        const char *const *debug_dirs;
+        uint32_t n_dirs;
         struct utsname host;
         uint8_t build_id[SYM_BUILD_ID_MAX];
         uint32_t build_id_len;
@@ -39,18 +39,24 @@ struct kernel_debug {
         bool ready, arrived;
 };
 
+static uint32_t n_places(const struct kernel_debug *d)
+{
+        return (d->n_dirs + 1) * N_PLACES;
+}
+
 static bool candidate_path(const struct kernel_debug *d, uint32_t i, struct buf *path)
 {
-        const char *directory = d->directory[i / N_PLACES];
+        const char *directory = d->debug_dirs[i / N_PLACES];
+        char id[BUILD_ID_TEXT_MAX];
 
+        if (!directory)
+                directory = ""; /* the root comes last */
         switch (i % N_PLACES) {
         case 0:
                 if (d->build_id_len < 2 || !*directory)
                         return false;
-                buf_addf(path, "%s/.build-id/%02x/", directory, d->build_id[0]);
-                for (uint32_t k = 1; k < d->build_id_len; k++)
-                        buf_addf(path, "%02x", d->build_id[k]);
-                buf_adds(path, ".debug");
+                build_id_text(d->build_id, d->build_id_len, id);
+                buf_addf(path, "%s/" BUILD_ID_FILE, directory, id, id + 2);
                 break;
         case 1:
                 buf_addf(path, "%s/boot/vmlinux-%s", directory, d->host.release);
@@ -69,7 +75,7 @@ static uint64_t hash_places(const struct kernel_debug *d)
 {
         uint64_t hash = 1;
 
-        for (uint32_t i = 0; i < d->n_directories * N_PLACES; i++) {
+        for (uint32_t i = 0; i < n_places(d); i++) {
                 _cleanup_buf_ struct buf path = {};
                 struct stat st;
 
@@ -149,7 +155,7 @@ static void on_open(void *ctx, int err, struct symobj *obj, const struct sym_inf
 
 static void look_at_next(struct kernel_debug *d)
 {
-        for (; d->candidate < d->n_directories * N_PLACES; d->candidate++) {
+        for (; d->candidate < n_places(d); d->candidate++) {
                 _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
                 _cleanup_buf_ struct buf path = {};
                 int fd;
@@ -201,26 +207,14 @@ int kernel_debug_new(struct kernel_debug **ret, struct symclient *c, const struc
                      const char *const *debug_dirs)
 {
         struct kernel_debug *d = calloc(1, sizeof(*d));
-        uint32_t n = 0;
 
         if (!d)
                 return -ENOMEM;
-        *d = (struct kernel_debug){.client = c, .symbols = k};
+        *d = (struct kernel_debug){.client = c, .symbols = k, .debug_dirs = debug_dirs};
         d->build_id_len = kernel_build_id(d->build_id, sizeof(d->build_id));
         uname(&d->host);
-        while (debug_dirs[n])
-                n++;
-        d->directory = calloc(n + 1, sizeof(*d->directory));
-        for (uint32_t i = 0; d->directory && i <= n; i++) {
-                d->directory[i] = strdup(i < n ? debug_dirs[i] : "");
-                if (!d->directory[i])
-                        break;
-                d->n_directories++;
-        }
-        if (d->n_directories <= n) {
-                kernel_debug_free(d);
-                return -ENOMEM;
-        }
+        while (debug_dirs[d->n_dirs])
+                d->n_dirs++;
         *ret = d;
         return 0;
 }
@@ -231,9 +225,6 @@ struct kernel_debug *kernel_debug_free(struct kernel_debug *d)
                 return NULL;
         d->closing = true;
         symobj_close(d->client, d->object);
-        for (uint32_t i = 0; i < d->n_directories; i++)
-                free(d->directory[i]);
-        free(d->directory);
         free(d);
         return NULL;
 }

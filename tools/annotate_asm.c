@@ -295,11 +295,9 @@ static void clear_instructions(struct work *w)
 
 static bool has_build_id(const struct sym_info *info, const char *hex)
 {
-        char text[2 * SYM_BUILD_ID_MAX + 1];
+        char text[BUILD_ID_TEXT_MAX];
 
-        for (uint32_t i = 0; i < info->build_id_len; i++)
-                snprintf(text + 2 * (size_t)i, 3, "%02x", info->build_id[i]);
-        text[2 * (size_t)info->build_id_len] = 0;
+        build_id_text(info->build_id, info->build_id_len, text);
         return !strcmp(text, hex);
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +15,13 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "symbolizer/client.h"
+#include "symbolizer/build_id.h"
 #include "tools/say.h"
 
 #define FILES         ".build-id"
 #define MISSING       ".missing"
 #define LINKS         ".alt" /* symbolic links: an ID to the ID of its dwz file */
 #define MISSING_AGE_S (24 * 3600)
-#define ID_TEXT_MAX   (2 * SYM_BUILD_ID_MAX + 1)
 
 static int make_directory(const char *path)
 {
@@ -76,7 +76,7 @@ void debug_cache_close(struct debug_cache *c)
 /* They fit: an ID has 64 digits at most, and the directory's name was seen to leave room for as much. */
 static void file_path(const struct debug_cache *c, const char *id, char path[PATH_MAX])
 {
-        snprintf(path, PATH_MAX, "%s/" FILES "/%.2s/%s.debug", c->directory, id, id + 2);
+        snprintf(path, PATH_MAX, "%s/" BUILD_ID_FILE, c->directory, id, id + 2);
 }
 
 static void path_below(const struct debug_cache *c, const char *name, const char *id, char path[PATH_MAX])
@@ -91,7 +91,7 @@ static bool touch(const char *path)
 
 static void touch_linked(const struct debug_cache *c, const char *build_id)
 {
-        char path[PATH_MAX], alt[ID_TEXT_MAX];
+        char path[PATH_MAX], alt[BUILD_ID_TEXT_MAX];
 
         path_below(c, LINKS, build_id, path);
         ssize_t n = readlink(path, alt, sizeof(alt) - 1);
@@ -154,7 +154,8 @@ static void tidy(const struct debug_cache *c, const char *name)
         if (!dir)
                 return;
         for (struct dirent *e; (e = readdir(dir));)
-                if (e->d_name[0] != '.' && strlen(e->d_name) < ID_TEXT_MAX && is_stale(c, name, e->d_name))
+                if (e->d_name[0] != '.' && strlen(e->d_name) < BUILD_ID_TEXT_MAX &&
+                    is_stale(c, name, e->d_name))
                         unlinkat(dirfd(dir), e->d_name, 0);
         closedir(dir);
 }

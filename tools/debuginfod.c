@@ -25,7 +25,6 @@
 #define RANGE       (300 * NSEC_PER_SEC)  /* of the profile that is asked for, */
 #define RANGE_ONCE  (3600 * NSEC_PER_SEC) /* and with --once */
 #define POLL_S      60u
-#define ID_TEXT_MAX (2 * SYM_BUILD_ID_MAX + 1)
 
 enum { OPT_SERVER, OPT_CACHE, OPT_MAX, OPT_CA, OPT_ONCE };
 
@@ -103,13 +102,6 @@ static const struct command_spec spec = {
 
 /* -- one file -- */
 
-static void id_text(const uint8_t *id, uint32_t n, char text[ID_TEXT_MAX])
-{
-        text[0] = 0;
-        for (uint32_t i = 0; i < n; i++)
-                snprintf(text + 2 * i, 3, "%02x", id[i]);
-}
-
 static void server_trouble(struct server *s, const char *text)
 {
         s->down = true;
@@ -150,17 +142,18 @@ static enum debug_answer fetch(struct debuginfod *d, const char *id, const char 
 }
 
 /* What is wrong with a file that came for a build ID; NULL: nothing. */
-static const char *examine(struct debuginfod *d, const char *id, const char *path, char alt[ID_TEXT_MAX])
+static const char *examine(struct debuginfod *d, const char *id, const char *path,
+                           char alt[BUILD_ID_TEXT_MAX])
 {
-        char have[ID_TEXT_MAX];
+        char have[BUILD_ID_TEXT_MAX];
         struct object o;
         int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
         if (fd < 0)
                 return "cannot be opened";
         int r = object_open_fd(d->symbols, fd, path, NULL, &o);
-        id_text(o.info.build_id, o.info.build_id_len, have);
-        id_text(o.info.alt_build_id, o.info.alt_build_id_len, alt);
+        build_id_text(o.info.build_id, o.info.build_id_len, have);
+        build_id_text(o.info.alt_build_id, o.info.alt_build_id_len, alt);
         object_close(d->symbols, &o);
         if (r < 0)
                 return "is no ELF file";
@@ -211,7 +204,7 @@ static int refuse(struct debuginfod *d, const char *id, const char *path, const 
 static int fetch_alt(struct debuginfod *d, const char *alt, const char *file)
 {
         const char *path = d->cache.alt_temporary;
-        char none[ID_TEXT_MAX];
+        char none[BUILD_ID_TEXT_MAX];
 
         if (debug_cache_look(&d->cache, alt) != DEBUG_UNKNOWN)
                 return STATUS_DONE;
@@ -224,7 +217,7 @@ static int fetch_alt(struct debuginfod *d, const char *alt, const char *file)
 static int fetch_one(struct debuginfod *d, const struct debug_object *o)
 {
         const char *path = d->cache.temporary;
-        char alt[ID_TEXT_MAX];
+        char alt[BUILD_ID_TEXT_MAX];
 
         switch (fetch(d, o->build_id, path)) {
         case DEBUG_UNREACHABLE:
