@@ -1,6 +1,5 @@
 #include "tools/debug_fetch.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -12,11 +11,11 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "tools/curl_request.h"
 
-#define CONNECT_TIMEOUT 10L /* s */
-#define STALL_TIMEOUT   90L /* below a byte a second: a server may unpack a package before it answers */
-#define WHOLE_TIMEOUT   1800L
-#define MAX_REDIRECTS   5L
+#define STALL_TIMEOUT 90L /* below a byte a second: a server may unpack a package before it answers */
+#define WHOLE_TIMEOUT 1800L
+#define MAX_REDIRECTS 5L
 
 struct sink {
         int fd;
@@ -41,28 +40,21 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 static CURLcode get(const struct debug_server *s, const char *url, struct sink *sink, long *ret_status,
                     char detail[CURL_ERROR_SIZE])
 {
-        CURL *curl = curl_easy_init();
+        CURL *curl = curl_request_new(url, detail);
 
         if (!curl)
                 return CURLE_OUT_OF_MEMORY;
-        curl_easy_setopt(curl, CURLOPT_URL, url);
-        curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
         curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
         curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
         curl_easy_setopt(curl, CURLOPT_MAXREDIRS, MAX_REDIRECTS);
-        curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
         curl_easy_setopt(curl, CURLOPT_FAILONERROR, 1L);
         curl_easy_setopt(curl, CURLOPT_ACCEPT_ENCODING, "");
-        curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT);
         curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
         curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, STALL_TIMEOUT);
         curl_easy_setopt(curl, CURLOPT_TIMEOUT, WHOLE_TIMEOUT);
-        curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
-        curl_easy_setopt(curl, CURLOPT_USERAGENT, "profctl/" PROFD_VERSION);
         curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
         curl_easy_setopt(curl, CURLOPT_WRITEDATA, sink);
-        if (s->ca)
-                curl_easy_setopt(curl, CURLOPT_CAINFO, s->ca);
+        curl_request_certificates(curl, s->ca, NULL, NULL);
         CURLcode code = curl_easy_perform(curl);
         curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, ret_status);
         curl_easy_cleanup(curl);

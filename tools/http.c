@@ -1,6 +1,5 @@
 #include "tools/http.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "tools/curl_request.h"
 #include "tools/say.h"
 
 #define MAX_TOKEN 4096
@@ -108,20 +108,6 @@ static int token_header(const struct http_request *q, const char *path, struct c
         return *ret ? 0 : fail(q, "%s", strerror(ENOMEM));
 }
 
-static void set_target(CURL *curl, const struct target *t, const char *url)
-{
-        curl_easy_setopt(curl, CURLOPT_URL, url);
-        if (!t->host)
-                curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, t->socket);
-        if (t->ca)
-                curl_easy_setopt(curl, CURLOPT_CAINFO, t->ca);
-        if (t->certificate)
-                curl_easy_setopt(curl, CURLOPT_SSLCERT, t->certificate);
-        if (t->key)
-                curl_easy_setopt(curl, CURLOPT_SSLKEY, t->key);
-        curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-}
-
 /* curl_easy_perform() that can be given up. */
 static CURLcode transfer_all(CURL *curl, int abort_fd)
 {
@@ -148,18 +134,16 @@ static CURLcode transfer_all(CURL *curl, int abort_fd)
         return code;
 }
 
-static int perform(CURL *curl, const struct target *t, const struct http_request *request,
-                   struct http_reply *reply)
+static int perform(CURL *curl, const char *detail, const struct target *t,
+                   const struct http_request *request, struct http_reply *reply)
 {
-        char detail[CURL_ERROR_SIZE] = "";
         struct transfer transfer = {.request = request, .body = &reply->body};
 
-        curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+        if (!t->host)
+                curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, t->socket);
+        curl_request_certificates(curl, t->ca, t->certificate, t->key);
         curl_easy_setopt(curl, CURLOPT_NOPROXY, t->host ? NULL : "*");
-        curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, 10L);
         curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(request->timeout_ns / NSEC_PER_MSEC));
-        curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
-        curl_easy_setopt(curl, CURLOPT_USERAGENT, "profctl/" PROFD_VERSION);
         curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
         curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
         if (request->on_sent) {
@@ -185,6 +169,7 @@ int http_get(const struct target *t, const struct http_request *request, struct 
         _cleanup_buf_ struct buf url = {0};
         struct curl_slist *headers = NULL;
         struct http_reply reply = {0};
+        char detail[CURL_ERROR_SIZE] = "";
         const char *host = t->host ? t->host : "http://localhost";
         size_t n = strlen(host);
 
@@ -192,13 +177,12 @@ int http_get(const struct target *t, const struct http_request *request, struct 
                 n--;
         buf_addf(&url, "%s%.*s%s", strstr(host, "://") ? "" : "https://", (int)n, host, request->path);
         int r = t->token_file ? token_header(request, t->token_file, &headers) : 0;
-        CURL *curl = r == 0 ? curl_easy_init() : NULL;
-        if (r == 0 && (!curl || buf_error(&url)))
+        CURL *curl = r == 0 && !buf_error(&url) ? curl_request_new(buf_text(&url), detail) : NULL;
+        if (r == 0 && !curl)
                 r = fail(request, "%s", strerror(ENOMEM));
         if (r == 0) {
-                set_target(curl, t, buf_text(&url));
                 curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-                r = perform(curl, t, request, &reply);
+                r = perform(curl, detail, t, request, &reply);
         }
         curl_easy_cleanup(curl);
         curl_slist_free_all(headers);

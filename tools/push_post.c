@@ -1,6 +1,5 @@
 #include "tools/push_post.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +9,12 @@
 #include "base/io.h"
 #include "profile/gzip.h"
 #include "profile/otlp.h"
+#include "tools/curl_request.h"
 #include "tools/say.h"
 
-#define MAX_HEADERS     (64 << 10)
-#define MAX_ANSWER      (1 << 20)
-#define CONNECT_TIMEOUT 10L /* s */
-#define WHOLE_TIMEOUT   60L
+#define MAX_HEADERS   (64 << 10)
+#define MAX_ANSWER    (1 << 20)
+#define WHOLE_TIMEOUT 60L
 
 static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 {
@@ -106,26 +105,15 @@ int push_post(const struct push_receiver *to, const struct buf *request, struct 
                 r = say_failed("%s", strerror(ENOMEM));
         else
                 r = to->header_file ? read_headers(to->header_file, &headers) : STATUS_DONE;
-        CURL *curl = r == STATUS_DONE ? curl_easy_init() : NULL;
+        CURL *curl = r == STATUS_DONE ? curl_request_new(to->url, detail) : NULL;
         if (curl) {
-                curl_easy_setopt(curl, CURLOPT_URL, to->url);
-                curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-                curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
                 curl_easy_setopt(curl, CURLOPT_POSTFIELDS, packed.data);
                 curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)packed.len);
                 curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-                curl_easy_setopt(curl, CURLOPT_USERAGENT, "profctl/" PROFD_VERSION);
-                curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT);
                 curl_easy_setopt(curl, CURLOPT_TIMEOUT, WHOLE_TIMEOUT);
-                curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
                 curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
                 curl_easy_setopt(curl, CURLOPT_WRITEDATA, &body);
-                if (to->ca)
-                        curl_easy_setopt(curl, CURLOPT_CAINFO, to->ca);
-                if (to->certificate)
-                        curl_easy_setopt(curl, CURLOPT_SSLCERT, to->certificate);
-                if (to->key)
-                        curl_easy_setopt(curl, CURLOPT_SSLKEY, to->key);
+                curl_request_certificates(curl, to->ca, to->certificate, to->key);
                 read_reply(curl, curl_easy_perform(curl), detail, &body, &reply);
         } else if (r == STATUS_DONE) {
                 r = say_failed("%s", strerror(ENOMEM));
