@@ -75,33 +75,30 @@ def check_places(d, moved, windows_lost=False):
     return windows
 
 
+def hold_until_lost(d, seconds, cause):
+    """Nobody drains for so long, until something is lost by the cause; then the places agree on it."""
+    def hold():
+        with Held(d.process.pid):
+            time.sleep(seconds)
+        return d.is_up() and lost(d, cause) > 0
+
+    wait_until(hold, 300, cause)
+    check_places(d, [cause])
+
+
 def full_rows():
     """Rows for a few seconds at 20 Hz, and hundreds of processes while nobody drains."""
     with Daemon(config(20, memory="32M")) as d, Work([f"{PROGRAMS}/storm", LIFE, "400", "5"]), \
             Work([f"{PROGRAMS}/storm", LIFE, "400", "5"]):
         wait_until(lambda: d.status()["samples_delivered"] > 20, 120, "samples come")
-
-        def hold():
-            with Held(d.process.pid):
-                time.sleep(60)
-            return d.is_up() and lost(d, "counts_full") > 0
-
-        wait_until(hold, 300, "counts_full")
-        check_places(d, ["counts_full"])
+        hold_until_lost(d, 60, "counts_full")
 
 
 def full_stacks():
     """A new stack in each sample while nobody drains."""
     with Daemon(config(2000)) as d, Work([f"{PROGRAMS}/distinct", LIFE]), Work([f"{PROGRAMS}/distinct", LIFE]):
         wait_until(lambda: d.status()["samples_delivered"] > 1000, 120, "samples come")
-
-        def hold():
-            with Held(d.process.pid):
-                time.sleep(10)
-            return d.is_up() and lost(d, "stacks_full") > 0
-
-        wait_until(hold, 300, "stacks_full")
-        check_places(d, ["stacks_full"])
+        hold_until_lost(d, 10, "stacks_full")
 
 
 def cut_stacks():
