@@ -605,13 +605,6 @@ int64_t book_export(struct book *b, uint32_t location, struct profile *p, bool *
                             s->kind == SOURCE_KERNEL ? kernel_offset(b, l->address) : l->address, p);
 }
 
-const struct object *book_object(const struct book *b, uint32_t location)
-{
-        const struct source *s = &b->source[b->location[location].source];
-
-        return s->kind == SOURCE_OBJECT ? s->object : NULL;
-}
-
 uint64_t book_memory(const struct book *b)
 {
         return b->cap_text + b->cap_strings * sizeof(*b->string) + b->cap_sources * sizeof(*b->source) +

@@ -46,7 +46,4 @@ uint64_t book_memory(const struct book *b);
 /* The location as one of `p`: its id there, or -errno. `*unknown` is set when it has no name. */
 int64_t book_export(struct book *b, uint32_t location, struct profile *p, bool *unknown);
 
-/* The object path and build ID a user location belongs to; NULL for kernel, JIT and notes. */
-const struct object *book_object(const struct book *b, uint32_t location);
-
 #endif

@@ -174,11 +174,6 @@ void journal_add(struct journal *j, const struct sample_row *row)
                 journal_head(j)->skipped += row->samples;
 }
 
-uint64_t journal_memory(const struct journal *j)
-{
-        return j ? ((uint64_t)j->stacks.mask + j->rows.mask) * sizeof(struct idtable_slot) : 0;
-}
-
 /* -- reading -- */
 
 bool journal_is_one(const void *memory, size_t size)

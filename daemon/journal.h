@@ -38,8 +38,6 @@ struct journal_head *journal_head(struct journal *j);
 void journal_stack(struct journal *j, uint64_t hash, const uint64_t *frame, uint32_t n);
 void journal_add(struct journal *j, const struct sample_row *row);
 
-uint64_t journal_memory(const struct journal *j);
-
 /* Reads one that was found. Bytes that make no sense end it. */
 struct journal_reader {
         void (*stack)(void *ctx, uint64_t hash, const uint64_t *frame, uint32_t n);
