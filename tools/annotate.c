@@ -289,8 +289,12 @@ int verb_annotate(int argc, char **argv)
                 return r;
         if (first >= argc)
                 return say_usage("annotate", "no FUNCTION given");
+        if (first + 1 == argc && strchr(argv[first], '/') && access(argv[first], F_OK) == 0)
+                return say_usage("annotate", "no FUNCTION given, only the file %s", argv[first]);
         a.options.source_dir = a.dir;
-        query_take_files(&q, argc, argv, first + 1);
+        r = query_take_files(&q, "annotate", argc, argv, first + 1);
+        if (r >= 0)
+                return r;
         r = source_profile(&q, &p);
         if (r != STATUS_DONE)
                 return r;

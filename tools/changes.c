@@ -149,7 +149,9 @@ int verb_changes(int argc, char **argv)
         int r = options_parse(&spec, argc, argv, &q, &lines, &first);
         if (r >= 0)
                 return r;
-        query_take_files(&q, argc, argv, first);
+        r = query_take_files(&q, "changes", argc, argv, first);
+        if (r >= 0)
+                return r;
         if (q.when == WHEN_DEFAULT && q.n_files == 0) {
                 q.when = WHEN_RANGE;
                 q.since_ns = q.until_ns - DAY;

@@ -88,7 +88,10 @@ static int read_side(const struct query *common, char *const *what, struct profi
         } else if (query_parse_range(*what, now_realtime_ns(), &q.since_ns, &q.until_ns)) {
                 q.when = WHEN_RANGE;
         } else {
-                return say_usage("diff", "%s is neither a file nor a range of time as 02:00..02:10", *what);
+                return say_usage("diff", "%s is neither a file nor a range of time as 02:00..02:10%s", *what,
+                                 strstr(*what, "..")
+                                                 ? ", whose begin is before its end and not in the future"
+                                                 : "");
         }
         q.no_processes = true;
         int r = source_profile(&q, ret);
@@ -154,7 +157,9 @@ int verb_diff(int argc, char **argv)
         if (argc - first != 2)
                 return say_usage("diff", "two things to compare are wanted, A and B");
         o.diff.type = q.selection.event;
-        r = read_side(&q, &argv[first], &a);
+        r = output_check(o.flamegraph);
+        if (r == STATUS_DONE)
+                r = read_side(&q, &argv[first], &a);
         if (r == STATUS_DONE)
                 r = read_side(&q, &argv[first + 1], &b);
         return r == STATUS_DONE ? compare(&o, a, b) : r;

@@ -84,9 +84,11 @@ static void check_losses(struct doctor *d, struct json_object *s)
                 double lost = (double)json_at_u64(l, "samples", 0);
                 if (lost <= LOSS_WORTH_SAYING * taken || lost == 0)
                         continue;
+                const char *cause = json_at_text(l, "cause", "?");
                 any = true;
-                doctor_say(d, FINDING_BAD, "samples lost", "%.2f%% by %s: %s",
-                           taken ? 100 * lost / taken : 100, json_at_text(l, "cause", "?"),
+                /* Ticks that the kernel left out are nobody's fault here, and nothing helps. */
+                doctor_say(d, strcmp(cause, "missed") ? FINDING_BAD : FINDING_NOTE, "samples lost",
+                           "%.2f%% by %s: %s", taken ? 100 * lost / taken : 100, cause,
                            json_at_text(l, "meaning", "?"));
         }
         if (!any)

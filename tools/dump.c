@@ -26,7 +26,7 @@ static int set(void *ctx, int id, const char *value)
 
         switch (id) {
         case OPT_OUTPUT:
-                d->output = value;
+                d->output = strcmp(value, "-") ? value : NULL;
                 return 0;
         case OPT_NO_INLINE:
                 d->no_inline = true;
@@ -73,8 +73,12 @@ int verb_dump(int argc, char **argv)
         if (!d.output && isatty(STDOUT_FILENO) && (d.format == EXPORT_PPROF))
                 return say_usage("dump",
                                  "a profile is nothing for a terminal: give -o FILE, or --format folded");
-        query_take_files(&q, argc, argv, first);
-        r = source_profile(&q, &p);
+        r = query_take_files(&q, "dump", argc, argv, first);
+        if (r >= 0)
+                return r;
+        r = output_check(d.output);
+        if (r == STATUS_DONE)
+                r = source_profile(&q, &p);
         if (r != STATUS_DONE)
                 return r;
         if (p->n_samples == 0)

@@ -23,7 +23,7 @@ static int set(void *ctx, int id, const char *value)
         struct flamegraph *f = ctx;
 
         if (id == OPT_OUTPUT)
-                f->output = value;
+                f->output = strcmp(value, "-") ? value : NULL;
         else if (id == OPT_TITLE)
                 f->title = value;
         else
@@ -48,6 +48,19 @@ static const struct command_spec spec = {
                 .set = set,
 };
 
+/* By its ending: an image, or what `profctl dump` writes. What opens such a file would not read a page. */
+static bool is_of_another_kind(const char *path)
+{
+        static const char *const image[] = {".svg", ".png", ".pdf"};
+        enum export_format format;
+        size_t n = strlen(path);
+
+        for (size_t i = 0; i < ARRAY_SIZE(image); i++)
+                if (n >= 4 && !strcasecmp(path + n - 4, image[i]))
+                        return true;
+        return export_format_by_path(path, &format) == 0 && format != EXPORT_FLAMEGRAPH;
+}
+
 int verb_flamegraph(int argc, char **argv)
 {
         struct flamegraph f = {0};
@@ -59,11 +72,20 @@ int verb_flamegraph(int argc, char **argv)
         int r = options_parse(&spec, argc, argv, &q, &f, &first);
         if (r >= 0)
                 return r;
+        if (f.output && is_of_another_kind(f.output))
+                return say_usage("flamegraph",
+                                 "the page is HTML: call it FILE.html, not %s; profctl dump writes other "
+                                 "formats",
+                                 f.output);
         if (!f.output && isatty(STDOUT_FILENO))
                 return say_usage("flamegraph", "a page is nothing for a terminal: give -o FILE.html");
-        query_take_files(&q, argc, argv, first);
+        r = query_take_files(&q, "flamegraph", argc, argv, first);
+        if (r >= 0)
+                return r;
         q.no_processes = true;
-        r = source_profile(&q, &p);
+        r = output_check(f.output);
+        if (r == STATUS_DONE)
+                r = source_profile(&q, &p);
         if (r != STATUS_DONE)
                 return r;
         if (p->n_samples == 0)

@@ -76,8 +76,11 @@ static int fail_unreachable(const struct target *t, const struct http_request *q
                 return fail(q, "profd at %s does not answer in time; look at its log (journalctl -u profd)",
                             t->host ? t->host : t->socket);
         if (t->host)
-                return fail(q, "cannot read from %s: %s", t->host,
-                            detail[0] ? detail : curl_easy_strerror(code));
+                return fail(q, "cannot read from %s: %s%s", t->host,
+                            detail[0] ? detail : curl_easy_strerror(code),
+                            code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST
+                                            ? "; does profd run there, with Listen= in its configuration?"
+                                            : "");
         if (code == CURLE_COULDNT_CONNECT && os_errno == EACCES)
                 return fail(q,
                             "no permission to open %s; use sudo, or join the group profd "

@@ -72,8 +72,9 @@ static void put_all(const struct windows *w, struct buf *out)
         }
         if (!counted)
                 return;
-        buf_addf(out, "%s windows, %s samples, %s lost, %s\n", human_count(a, windows),
-                 human_count(b, sum.samples), human_count(c, sum.lost), human_bytes(d, sum.size));
+        buf_addf(out, "%s window%s, %s samples, %s lost, %s\n", human_count(a, windows),
+                 windows == 1 ? "" : "s", human_count(b, sum.samples), human_count(c, sum.lost),
+                 human_bytes(d, sum.size));
 }
 
 static int show(const struct query *q, bool json, const struct windows *w)
@@ -99,7 +100,9 @@ int verb_list(int argc, char **argv)
         int r = options_parse(&spec, argc, argv, &q, &json, &first);
         if (r >= 0)
                 return r;
-        query_take_files(&q, argc, argv, first);
+        r = query_take_files(&q, "list", argc, argv, first);
+        if (r >= 0)
+                return r;
         if (json && q.n_files > 0)
                 return say_usage("list", "--json is the daemon's answer; it goes with no FILE");
         r = windows_read(&q, &w);

@@ -1,4 +1,5 @@
 /* profctl: where the CPU goes on this host, now and in the last two weeks. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,10 +48,8 @@ static int run(int argc, char **argv)
         return say_usage(NULL, "there is no command '%s'", argv[0]);
 }
 
-int main(int argc, char **argv)
+static int start(int argc, char **argv)
 {
-        text_init();
-        signal(SIGPIPE, SIG_IGN);
         if (argc < 2)
                 return say_usage(NULL, "no command given");
         if (!strcmp(argv[1], "help") && argc == 3)
@@ -64,4 +63,14 @@ int main(int argc, char **argv)
                 return STATUS_DONE;
         }
         return run(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+        text_init();
+        signal(SIGPIPE, SIG_IGN);
+        int r = start(argc, argv);
+        if (fflush(stdout) < 0 && errno != EPIPE)
+                return say_failed("cannot write to the standard output: %s", strerror(errno));
+        return r;
 }

@@ -152,7 +152,7 @@ static int set_range(struct query *q, uint64_t since, uint64_t until, uint64_t n
                 q->since_ns = since;
         if (until)
                 q->until_ns = until;
-        return q->since_ns > now ? -ERANGE : 0;
+        return q->since_ns > now ? -EDOM : 0;
 }
 
 static int set_common(struct query *q, const struct option_spec *o, const char *value)
@@ -210,6 +210,22 @@ static int set_common(struct query *q, const struct option_spec *o, const char *
         return 0;
 }
 
+static int refuse_value(const struct command_spec *spec, const struct option_spec *o, const char *value,
+                        int error)
+{
+        bool instant = o->id == OPT_SINCE || o->id == OPT_UNTIL;
+        uint64_t length;
+
+        if (instant && error == -EINVAL && parse_duration(value, &length) == 0)
+                return say_usage(spec->name, "'%s' is no time for --%s: write '%s ago', or --last '%s'",
+                                 value, o->name, value, value);
+        return say_usage(spec->name, "'%s' is no %s for --%s%s", value ? value : "",
+                         o->arg && !strcmp(o->arg, "TIME") ? "time" : "value", o->name,
+                         error == -EDOM     ? ": the range would begin in the future"
+                         : error == -ERANGE ? ": out of range"
+                                            : "");
+}
+
 static int check(const struct command_spec *spec, const struct query *q, unsigned seen)
 {
         bool range = seen & (1u << (OPT_LAST - OPT_HELP) | 1u << (OPT_SINCE - OPT_HELP) |
@@ -262,9 +278,7 @@ int options_parse(const struct command_spec *spec, int argc, char **argv, struct
                 bool is_common = o >= common && o < common + ARRAY_SIZE(common);
                 int r = is_common ? set_common(q, o, optarg) : spec->set(ctx, o->id, optarg);
                 if (r < 0)
-                        return say_usage(spec->name, "%s is no %s for --%s%s", optarg ? optarg : "it",
-                                         o->arg && !strcmp(o->arg, "TIME") ? "time" : "value", o->name,
-                                         r == -ERANGE ? ": out of range" : "");
+                        return refuse_value(spec, o, optarg, r);
                 if (is_common)
                         seen |= 1u << (o->id - OPT_HELP);
         }
@@ -276,10 +290,20 @@ int options_parse(const struct command_spec *spec, int argc, char **argv, struct
         return check(spec, q, seen);
 }
 
-void query_take_files(struct query *q, int argc, char **argv, int first)
+int query_take_files(struct query *q, const char *command, int argc, char **argv, int first)
 {
         q->file = argv + first;
         q->n_files = argc - first;
+        if (q->n_files > 0 && q->target_given)
+                return say_usage(
+                                command,
+                                "samples are of the profd that --socket or --host names, or of files as %s: "
+                                "give one of them",
+                                q->file[0]);
+        if (q->n_files > 0 && q->when == WHEN_FOR)
+                return say_usage(command, "--for collects from a running profd; it goes with no file as %s",
+                                 q->file[0]);
+        return -1;
 }
 
 bool query_parse_range(const char *text, uint64_t now_ns, uint64_t *ret_since, uint64_t *ret_until)

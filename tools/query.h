@@ -66,8 +66,9 @@ struct command_spec {
 int options_parse(const struct command_spec *spec, int argc, char **argv, struct query *q, void *ctx,
                   int *ret_first);
 
-/* The arguments from the first that is no option on are the files. */
-void query_take_files(struct query *q, int argc, char **argv, int first);
+/* The arguments from the first that is no option on are the files. -1 when the command is to go on; else the
+ * exit status: with files goes no option that asks a daemon. */
+int query_take_files(struct query *q, const char *command, int argc, char **argv, int first);
 
 /* "02:00..02:10", "yesterday..today": a range of time as one argument. False: it is none. */
 bool query_parse_range(const char *text, uint64_t now_ns, uint64_t *ret_since, uint64_t *ret_until);

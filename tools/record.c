@@ -16,7 +16,9 @@
 #include "base/io.h"
 #include "base/parse.h"
 #include "profile/pprof.h"
+#include "tools/event.h"
 #include "tools/http.h"
+#include "tools/output.h"
 #include "tools/report.h"
 #include "tools/say.h"
 #include "tools/session.h"
@@ -26,7 +28,9 @@
 #define PRIVATE_FREQUENCY 999
 #define ANSWER_MAX        (1u << 30)
 #define REPORT_LINES      25
-#define CANNOT_EXEC       127 /* as shells have it */
+/* As shells have it. */
+#define CANNOT_EXEC 126
+#define NOT_FOUND   127
 
 enum { OPT_OUTPUT, OPT_FREQUENCY, OPT_EVENT };
 
@@ -130,7 +134,7 @@ static int child_wait(struct child *c, const char *name, bool *ret_ran)
         if (read(c->failed, &err, sizeof(err)) == sizeof(err)) {
                 say_failed("cannot run %s: %s", name, strerror(err));
                 *ret_ran = false;
-                return CANNOT_EXEC;
+                return err == ENOENT ? NOT_FOUND : CANNOT_EXEC;
         }
         return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
@@ -240,23 +244,34 @@ static int run(const struct target *target, char **argv, struct profile **ret, i
         return r == 0 ? STATUS_DONE : STATUS_FAILED;
 }
 
+static int keep(const char *path, const struct profile *p)
+{
+        _cleanup_buf_ struct buf out = {0};
+
+        int r = pprof_write(p, true, &out);
+        return r < 0 ? say_failed("cannot make a pprof file: %s", strerror(-r)) : output_file(path, &out);
+}
+
+/* The command has run and will not run again: whatever cannot be done, the rest is. */
 static int finish(const struct record *rec, struct profile *p)
 {
-        if (rec->output) {
-                int r = pprof_write_file(p, rec->output);
-                if (r < 0)
-                        return say_failed("cannot write %s: %s", rec->output, strerror(-r));
-        }
+        struct report_options o = report_defaults();
+        int r = rec->output ? keep(rec->output, p) : STATUS_DONE;
+        bool kept = rec->output && r == STATUS_DONE;
+
         if (p->n_samples == 0) {
                 say_note("no samples: the command used less CPU time than one sampling period");
-                return STATUS_DONE;
+                return r;
         }
-        struct report_options o = report_defaults();
-        o.event = rec->event;
+        if (event_index(p, rec->event) >= 0)
+                o.event = rec->event;
+        else
+                r = STATUS_FAILED;
         o.max_rows = REPORT_LINES;
         o.only_self = true;
-        int r = report_text(p, &o, STDOUT_FILENO);
-        if (r == STATUS_DONE && rec->output && isatty(STDOUT_FILENO))
+        if (report_text(p, &o, STDOUT_FILENO) != STATUS_DONE)
+                return STATUS_FAILED;
+        if (kept && isatty(STDOUT_FILENO))
                 say_note("more: profctl report %s; profctl flamegraph -o FILE.html %s", rec->output,
                          rec->output);
         return r;
@@ -264,7 +279,7 @@ static int finish(const struct record *rec, struct profile *p)
 
 int verb_record(int argc, char **argv)
 {
-        struct record rec = {.frequency = PRIVATE_FREQUENCY};
+        struct record rec = {0};
         struct query q;
         _cleanup_(session_stop_cleanup) struct session *session = NULL;
         _cleanup_profile_ struct profile *p = NULL;
@@ -275,11 +290,17 @@ int verb_record(int argc, char **argv)
                 return r;
         if (first >= argc)
                 return say_usage("record", "no command given");
+        r = output_check(rec.output);
+        if (r != STATUS_DONE)
+                return r;
         if (!q.target_given && !http_reachable(&q.target)) {
-                r = session_start(&session, (uint32_t)rec.frequency);
+                r = session_start(&session, (uint32_t)(rec.frequency ? rec.frequency : PRIVATE_FREQUENCY));
                 if (r != 0)
                         return r;
                 q.target.socket = session_socket(session);
+        } else if (rec.frequency) {
+                say_note("profd runs already, at a rate of its own; --frequency is for one started by "
+                         "record");
         }
         r = run(&q.target, argv + first, &p, &exit_status);
         if (r == STATUS_DONE)

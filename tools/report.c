@@ -82,7 +82,9 @@ int verb_report(int argc, char **argv)
         int r = options_parse(&spec, argc, argv, &q, &report, &first);
         if (r >= 0)
                 return r;
-        query_take_files(&q, argc, argv, first);
+        r = query_take_files(&q, "report", argc, argv, first);
+        if (r >= 0)
+                return r;
         report.options.event = q.selection.event;
         if (report.timeline)
                 return timeline_text(&q, &report.options, STDOUT_FILENO);

@@ -2,11 +2,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
@@ -31,12 +33,40 @@ static bool in_range(const struct query *q, const struct profile *p)
         return start < q->until_ns && end > q->since_ns;
 }
 
+/* What a file is that is no profile, and what reads it. NULL: not known. */
+static const char *what_it_is(const char *path)
+{
+        static const struct {
+                const char *magic, *what;
+        } known[] = {
+                        {"PERFILE2", "it is a perf.data file, which perf report reads"},
+                        {"\177ELF", "it is a program or library; profctl record -- CMD profiles one"},
+                        {"<!DOCTYPE", "it is a page for a browser"},
+        };
+        char head[16] = "";
+        struct stat st;
+
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+                return NULL;
+        if (st.st_size == 0)
+                return "it is empty";
+        if (pread(fd, head, sizeof(head) - 1, 0) < 0)
+                return NULL;
+        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+                if (!strncmp(head, known[i].magic, strlen(known[i].magic)))
+                        return known[i].what;
+        return NULL;
+}
+
 int source_file(const struct query *q, const char *path, struct profile **ret)
 {
         _cleanup_profile_ struct profile *p = NULL;
-        const char *why = NULL;
+        const char *why = NULL, *what;
 
         int r = pprof_read_file(path, &p, &why);
+        if (r == -EBADMSG && (what = what_it_is(path)))
+                return say_failed("cannot read %s: %s", path, what);
         if (r < 0)
                 return say_failed("cannot read %s: %s%s", path, why ? why : strerror(-r),
                                   r == -EBADMSG ? "; it is no pprof file, or damaged" : "");
@@ -91,11 +121,11 @@ static int each_in_directory(const struct query *q, const char *path, source_fil
 int source_each_file(const struct query *q, source_file_fn fn, void *ctx)
 {
         for (int i = 0; i < q->n_files; i++) {
+                const char *path = strcmp(q->file[i], "-") ? q->file[i] : "/dev/stdin";
                 struct stat st;
-                if (stat(q->file[i], &st) < 0)
-                        return say_failed("cannot open %s: %s", q->file[i], strerror(errno));
-                int r = S_ISDIR(st.st_mode) ? each_in_directory(q, q->file[i], fn, ctx)
-                                            : fn(q, q->file[i], ctx);
+                if (stat(path, &st) < 0)
+                        return say_failed("cannot open %s: %s", path, strerror(errno));
+                int r = S_ISDIR(st.st_mode) ? each_in_directory(q, path, fn, ctx) : fn(q, path, ctx);
                 if (r != STATUS_DONE)
                         return r;
         }
@@ -220,9 +250,6 @@ int source_profile_how(const struct query *q, const struct source_how *how, stru
 
 int source_profile(const struct query *q, struct profile **ret)
 {
-        if (q->n_files > 0 && q->when == WHEN_FOR)
-                return say_failed("--for collects from a running profd; it goes with no file as %s",
-                                  q->file[0]);
         return q->n_files > 0 ? from_files(q, ret) : source_profile_how(q, &(struct source_how){0}, ret);
 }
 

@@ -176,6 +176,8 @@ static int read_maps(struct symbolize *s)
 
         snprintf(path, sizeof(path), "/proc/%d/maps", s->pid);
         int r = read_file(path, MAPS_MAX, &b);
+        if (r == -ENOENT)
+                return say_failed("there is no process %d", s->pid);
         if (r < 0)
                 return say_failed("cannot read the mappings of process %d: %s%s", s->pid, strerror(-r),
                                   r == -EACCES || r == -EPERM ? "; use sudo" : "");

@@ -120,6 +120,14 @@ def recording(d):
     check(samples_of(run(PROFCTL, "report", out).stdout, "hot_three") == three, "the file has what was printed")
     r = record("--socket", d.socket, "--", "/no/such/command")
     check(r.returncode == 127 and "cannot run /no/such/command" in r.stderr, "a command that is not there is said")
+    r = record("--socket", d.socket, "--", "/etc/passwd")
+    check(r.returncode == 126 and "cannot run /etc/passwd" in r.stderr, "a command that cannot be run is said")
+    # What was recorded outlives a wrong name of an event, and a rate that is not this profd's is said.
+    os.unlink(out)
+    r = record("--socket", d.socket, "-o", out, "-e", "nonsense", "-F", "100", "--", SPLIT, "2")
+    check(r.returncode == 1 and "has no event nonsense" in r.stderr and "a rate of its own" in r.stderr, r.stderr)
+    check(samples_of(r.stdout, "hot_three") > 0, "the report is of what there is")
+    check(samples_of(run(PROFCTL, "report", out).stdout, "hot_three") > 0, "the file is kept")
     r = record("--socket", d.socket, "--", "sh", "-c", "kill -TERM $$")
     check(r.returncode == 128 + signal.SIGTERM, "a signal's status is passed on")
 

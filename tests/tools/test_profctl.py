@@ -96,7 +96,7 @@ compopt() { :; }
         for verb in VERBS:
             self.assertIn("--help", self.refused(2, verb, "--no-such-option"))
         self.assertEqual(self.refused(2, "report", "--last", "x"),
-                         "profctl report: x is no time for --last; see: profctl report --help")
+                         "profctl report: 'x' is no time for --last; see: profctl report --help")
         self.refused(2, "report", "--last")
         self.refused(2, "report", "--for", "10s", "--last", "5min")
         self.refused(2, "report", "--since", "02:10", "--until", "02:10")
@@ -119,6 +119,138 @@ compopt() { :; }
         os.mkdir(self.path("empty"))
         self.assertIn("no profile (*.pb.gz)", self.refused(1, "report", self.path("empty")))
 
+
+class Mishaps(Case):
+    """Wrong input and things in the way: what is said, the status, and that nothing is lost."""
+
+    def setUp(self):
+        super().setUp()
+        self.web = self.make("web.pb.gz", WEB)
+
+    def file(self, name, data=b""):
+        with open(self.path(name), "wb") as f:
+            f.write(data)
+        return self.path(name)
+
+    def test_a_source_is_one(self):
+        for verb in ["report"], ["dump"], ["flamegraph"], ["annotate", "main"], ["list"], ["changes"]:
+            for option in ["--socket", "/run/x"], ["--host", "https://x"]:
+                self.assertIn("give one of them", self.refused(2, *verb, *option, self.web))
+        self.assertIn("goes with no file as " + self.web, self.refused(2, "report", "--for", "1s", self.web))
+
+    def test_times(self):
+        def said(*args):
+            return self.refused(2, "report", *args, self.web)
+        self.assertIn("'5min' is no time for --since: write '5min ago', or --last '5min'", said("--since", "5min"))
+        self.assertIn("'' is no time for --since;", said("--since", ""))
+        self.assertIn("begin in the future", said("--since", "tomorrow"))
+        self.assertIn("is not before --until", said("--since", "10:00", "--until", "09:00"))
+        self.assertIn("'0s' is no time for --for: out of range", said("--for", "0s"))
+        for form in "-5min", "5 min ago", "today", "yesterday", "@1796137745", "2026-12-01", "2026-12-01T02:10Z":
+            self.assertEqual(self.run_ctl("report", "--since", form, "--until", "2030-01-01", self.web).returncode, 0)
+        self.assertIn("whose begin is before its end", self.refused(2, "diff", "10:00..09:00", self.web))
+
+    def test_files_that_are_no_profile(self):
+        with open(self.web, "rb") as f:
+            whole = f.read()
+        for name, data, said in (("empty", b"", "it is empty"), ("perf.data", b"PERFILE2" + bytes(96), "perf report"),
+                                 ("ls", b"\x7fELF" + bytes(96), "profctl record"),
+                                 ("page", b"<!DOCTYPE html>", "a page for a browser"),
+                                 ("text", b"hello, world", "it is no pprof file, or damaged"),
+                                 ("cut.pb.gz", whole[:-20], "cut short")):
+            for verb in "report", "dump", "flamegraph", "list":
+                line = self.refused(1, verb, self.file(name, data))
+                self.assertTrue(line.startswith("profctl: cannot read %s: " % self.path(name)) and said in line, line)
+        self.assertIn(self.path("none"), self.refused(1, "report", self.web, self.path("none")))
+        self.assertIn("no FUNCTION given", self.refused(2, "annotate", self.web))
+
+    def test_a_file_that_is_there_outlives_what_fails(self):
+        old = {e: self.file("old" + e, b"precious") for e in (".folded", ".html", ".pb.gz")}
+        for args in (["dump", "-o", old[".folded"], self.path("none")],
+                     ["dump", "-o", old[".folded"], self.file("junk", b"junk")],
+                     ["dump", "-o", old[".folded"], "--event", "nonsense", self.web],
+                     ["flamegraph", "-o", old[".html"], self.path("none")],
+                     ["diff", "--flamegraph", old[".html"], self.web, self.path("junk")],
+                     ["record", "-o", old[".pb.gz"], "--socket", self.path("none"), "--", "true"]):
+            self.assertEqual(self.run_ctl(*args).returncode, 1, args)
+        self.assertIn("no samples", self.refused(0, "dump", "-o", old[".folded"], "--pid", "7", self.web))
+        for path in old.values():
+            with open(path, "rb") as f:
+                self.assertEqual(f.read(), b"precious", path)
+        self.assertEqual([n for n in os.listdir(self.dir) if n.endswith(".tmp")], [])
+
+    def test_what_cannot_be_written_is_said_before_the_work(self):
+        # No daemon is there: what is said is the file, not the daemon.
+        nowhere = self.path("none/out")
+        for args in (["dump", "-o", nowhere + ".folded"], ["flamegraph", "-o", nowhere + ".html"],
+                     ["diff", "--flamegraph", nowhere + ".html", self.web, self.web],
+                     ["record", "-o", nowhere + ".pb.gz", "--", "touch", self.path("ran")]):
+            self.assertIn("cannot write %s" % nowhere, self.refused(1, *args))
+        self.assertFalse(os.path.exists(self.path("ran")))
+        os.mkdir(self.path("d.folded"))
+        self.assertIn("Is a directory", self.refused(1, "dump", "-o", self.path("d.folded"), self.web))
+
+    def test_a_full_device(self):
+        with open("/dev/full", "wb") as full:
+            for args in (["report", self.web], ["dump", "-f", "folded", self.web], ["flamegraph", self.web],
+                         ["list", self.web], ["diff", self.web, self.web], ["--help"], ["report", "--help"], ["--version"]):
+                r = support.subprocess.run([support.PROFCTL, *args], stdout=full, stderr=support.subprocess.PIPE, text=True)
+                self.assertEqual((r.returncode, r.stderr), (
+                    1, "profctl: cannot write to the standard output: No space left on device\n"), args)
+        self.assertEqual(self.refused(1, "dump", "-f", "folded", "-o", "/dev/full", self.web),
+                         "profctl: cannot write /dev/full: No space left on device")
+
+    def test_a_reader_that_goes_is_no_failure(self):
+        for args in ["report", self.web], ["dump", "-f", "folded", self.web], ["--help"]:
+            read, write = os.pipe()
+            os.close(read)
+            r = support.subprocess.run([support.PROFCTL, *args], stdout=write, stderr=support.subprocess.PIPE, text=True)
+            os.close(write)
+            self.assertEqual((r.returncode, r.stderr), (0, ""), args)
+
+    def test_a_file_keeps_its_mode_and_a_link_its_target(self):
+        target = self.file("target.folded")
+        os.chmod(target, 0o600)
+        os.symlink(target, self.path("link.folded"))
+        self.ok("dump", "-o", self.path("link.folded"), self.web)
+        self.assertTrue(os.path.islink(self.path("link.folded")))
+        self.assertEqual(os.stat(target).st_mode & 0o777, 0o600)
+        self.assertGreater(os.stat(target).st_size, 100)
+
+    def test_standard_streams(self):
+        folded = self.ok("dump", "-f", "folded", self.web)
+        self.assertEqual(self.ok("dump", "-f", "folded", "-o", "-", self.web), folded)
+        # /dev/stdout may be a file that others go on writing to: nothing takes its place.
+        before = os.lstat("/dev/stdout").st_ino
+        with open(self.path("log"), "w+") as log:
+            log.write("before\n")
+            log.flush()
+            r = support.subprocess.run([support.PROFCTL, "dump", "-f", "folded", "-o", "/dev/stdout", self.web], stdout=log)
+            self.assertEqual(r.returncode, 0)
+            log.seek(0)
+            self.assertEqual(log.read(), "before\n" + folded)
+        self.assertEqual(os.lstat("/dev/stdout").st_ino, before)
+        with open(self.web, "rb") as f:
+            r = support.subprocess.run([support.PROFCTL, "report", "-"], stdin=f, capture_output=True, text=True, env=self.env)
+        self.assertEqual(r.stdout, self.ok("report", self.web))
+
+    def test_a_page_is_no_image(self):
+        for ending in ".svg", ".png", ".folded", ".pb.gz":
+            self.assertIn("HTML", self.refused(2, "flamegraph", "-o", self.path("x" + ending), self.web))
+            self.assertFalse(os.path.exists(self.path("x" + ending)))
+
+    def test_processes_that_are_not(self):
+        self.assertEqual(self.refused(1, "symbolize", "4194305", "0"), "profctl: there is no process 4194305")
+        status = {"/api/v1/status": (200, json.dumps(STATUS).encode())}
+        daemon = Daemon(self.path("s"), status)
+        self.addCleanup(daemon.close)
+        self.assertIn("no samples of pid 4194305",
+                      self.refused(0, "report", "--socket", self.path("s"), "--pid", "4194305"))
+
+    def test_a_host_that_is_not_there(self):
+        line = self.refused(1, "report", "--host", "https://localhost:1")
+        self.assertIn("cannot read from https://localhost:1: ", line)
+        self.assertTrue(line.endswith("; does profd run there, with Listen= in its configuration?"), line)
 
 class Report(Case):
     def setUp(self):
