@@ -15,14 +15,13 @@ static void usage(FILE *to)
 {
         fputs("usage: profd [OPTION]...\n"
               "\n"
-              "Samples every process on this host and keeps named profiles on disk; read them with "
-              "profctl.\n"
-              "Runs in the foreground.\n"
+              "Samples every process on this host and keeps named profiles on disk, which\n"
+              "profctl reads. Runs in the foreground.\n"
               "\n"
-              "  --config FILE     configuration (default " CONFIG_DEFAULT_FILE "), see profd.conf(5)\n"
-              "  --state-dir DIR   where profiles are kept (default: Directory= of the configuration)\n"
-              "  --socket PATH     socket of the API (default: Socket= of the configuration)\n"
-              "  --check-config    read the configuration, say what is wrong with it, and exit\n"
+              "  --config FILE     the configuration (" CONFIG_DEFAULT_FILE "), see profd.conf(5)\n"
+              "  --state-dir DIR   where profiles are kept, instead of Directory=\n"
+              "  --socket PATH     socket of the API, instead of Socket=\n"
+              "  --check-config    read the configuration, say what is wrong, and exit\n"
               "  --debug           log more\n"
               "  --help, --version\n",
               to);

@@ -1,11 +1,15 @@
 """Documents and program say the same: options in --help, man pages and completion; keys of the configuration in the
-daemon, the shipped file and profd.conf(5); causes of losses and names of metrics; links. --help fits a screen."""
+daemon, the shipped file and profd.conf(5); causes of losses and names of metrics; links; commands that documents show.
+--help fits a screen; man pages are sound."""
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 
-PROFCTL = os.environ["PROFCTL"]
+PROFCTL, PROFD = os.environ["PROFCTL"], os.environ["PROFD"]
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SCREEN = 24, 80
 failures = 0
@@ -41,6 +45,11 @@ def man_options(page):
     return {o for line in entries for o in re.findall(r"\*(--[a-z][a-z-]+)\*", line)}
 
 
+def fits(text, what):
+    lines = text.splitlines()
+    check(len(lines) <= SCREEN[0] and max(map(len, lines)) <= SCREEN[1], f"{what} fits {SCREEN}")
+
+
 def check_options():
     verbs = re.findall(r"^  ([a-z]+) +\S", help_of(), re.M)
     check(len(verbs) > 10, f"commands are found: {verbs}")
@@ -49,10 +58,11 @@ def check_options():
     variables = dict(re.findall(r'local (\w+)="([^"]*)"', completion))
     own = dict(re.findall(r'^\t(\w+)\) own="([^"]*)" ;;', completion, re.M))
     same(set(verbs) | {"help", "version"}, set(variables["verbs"].split()), "commands in --help and in the completion")
+    fits(help_of(), "profctl --help")
     for verb in verbs:
         text = help_of(verb)
         lines = text.splitlines()
-        check(len(lines) <= SCREEN[0] and max(map(len, lines)) <= SCREEN[1], f"profctl {verb} --help fits {SCREEN}")
+        fits(text, f"profctl {verb} --help")
         # What the text says about other commands' options is no option of this one.
         said = options_of("\n".join(line for line in lines if line.startswith(("  ", "Source", "When", "What")))) - {"--help"}
         page = read("docs", "man", f"profctl-{verb}.1.scd")
@@ -61,6 +71,116 @@ def check_options():
         for _ in range(3):
             completed = re.sub(r"\$(\w+)", lambda m: variables[m.group(1)], completed)
         same(said, options_of(completed) - {"--help"}, f"options of {verb} in --help and in the completion")
+    text = subprocess.run([PROFD, "--help"], capture_output=True, text=True, check=True).stdout
+    fits(text, "profd --help")
+    same(options_of(text) - {"--help", "--version"}, man_options(read("docs", "man", "profd.8.scd")),
+         "options of profd in --help and in its man page")
+
+
+def check_man_pages():
+    """As mandoc and groff see them. scdoc writes paragraph marks that are not needed; mandoc says so of each."""
+    if not shutil.which("scdoc"):
+        print("skipped: man pages need scdoc")
+        return
+    pages = sorted(name for name in os.listdir(os.path.join(TOP, "docs", "man")) if name.endswith(".scd"))
+    wanted = set(re.findall(r"'([\w.-]+\.[158])'", read("docs", "meson.build")))
+    same({name[:-4] for name in pages}, wanted, "man pages that there are and that are installed")
+    with tempfile.TemporaryDirectory() as directory:
+        for name in pages:
+            source = read("docs", "man", name)
+            sections = re.findall(r"^# (.*)$", source, re.M)
+            for section in "NAME", "SYNOPSIS", "DESCRIPTION", "SEE ALSO":
+                check(section in sections, f"{name} has a section {section}")
+            if name.startswith("profctl-"):
+                check("EXAMPLES" in sections, f"{name} has examples")
+            path = os.path.join(directory, name[:-4])
+            with open(path, "w", encoding="utf-8") as f:
+                subprocess.run(["scdoc"], input=source, stdout=f, text=True, check=True)
+            for checker in ["mandoc", "-Tlint", "-Wwarning"], ["groff", "-man", "-Kutf8", "-Tutf8", "-wall", "-z"]:
+                if not shutil.which(checker[0]):
+                    print(f"skipped: {name} is not looked at by {checker[0]}, which is missing")
+                    continue
+                r = subprocess.run([*checker, path], capture_output=True, text=True, check=False)
+                said = [line for line in (r.stdout + r.stderr).splitlines() if "skipping paragraph macro" not in line]
+                check(not said, f"{checker[0]} finds nothing in {name}: {said}")
+
+
+def shown_commands():
+    """(where, command) of the documents' blocks and the examples of man pages."""
+    pages = ["README.md"] + [os.path.join("docs", n) for n in sorted(os.listdir(os.path.join(TOP, "docs"))) if n.endswith(".md")]
+    for page in pages:
+        for line in re.findall(r"^    (?:# |\$ )?(profc?tl?d? .*)$", read(page), re.M):
+            yield page, line
+        for line in re.findall(r"`(profctl [a-z]+[^`]*)`", read(page)):
+            yield page, line
+    for name in sorted(os.listdir(os.path.join(TOP, "docs", "man"))):
+        examples = read("docs", "man", name).partition("# EXAMPLES")[2]
+        for line in re.findall(r"^\*(profctl .*)\*$", examples, re.M):
+            yield name, line.replace("\\", "")
+
+
+def check_shown_commands():
+    """With --help behind them all that comes before is parsed, and nothing is done."""
+    count = 0
+    for where, line in shown_commands():
+        if "..." in line:
+            continue
+        words = shlex.split(line.split(" | ")[0], comments=True)
+        for end in ">", ">>", "&&", ";", "&", "--":
+            if end in words:
+                words = words[:words.index(end)]
+        r = subprocess.run([PROFCTL if words[0] == "profctl" else PROFD, *words[1:], "--help"], capture_output=True, text=True,
+                           check=False)
+        check(r.returncode == 0 and r.stdout, f"{where} shows a command that there is: {line}: {r.stderr}")
+        count += 1
+    check(count > 40, f"{count} commands are found")
+
+
+COMPLETE = """
+. /usr/share/bash-completion/bash_completion
+. "$1"
+compopt() { :; }
+COMP_LINE=$2 COMP_POINT=${#2}
+shift 2
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_profctl
+printf '%s\n' "${COMPREPLY[@]}"
+"""
+
+
+def complete(line, directory):
+    """What bash offers at the end of `line`. It cuts words at = too, as readline does."""
+    words = [w for w in re.split(r"\s+|(=)", line) if w]
+    if line[-1] in " =":
+        words += [""]
+    out = subprocess.run(["bash", "-c", COMPLETE, "bash", os.path.join(TOP, "packaging", "completions", "profctl"), line, *words],
+                         capture_output=True, text=True, check=True, cwd=directory).stdout
+    return [w.strip() for w in out.split("\n") if w]
+
+
+def check_completion():
+    if not os.path.exists("/usr/share/bash-completion/bash_completion"):
+        print("skipped: completion needs the package bash-completion")
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        os.mkdir(os.path.join(directory, "fdir"))
+        with open(os.path.join(directory, "f1.pb.gz"), "w", encoding="utf-8"):
+            pass
+        files = ["f1.pb.gz", "fdir"]
+        for line, wanted in (
+                ("profctl re", ["record", "report"]), ("profctl --v", ["--version"]), ("profctl help fl", ["flamegraph"]),
+                ("profctl report --c", ["--callers", "--callees", "--ca", "--cert", "--comm", "--container"]),
+                ("profctl report f", files), ("profctl list f", files), ("profctl changes f", files),
+                ("profctl report --socket f", files), ("profctl report --socket=f", files), ("profctl dump -o f", files),
+                ("profctl dump --format p", ["pprof", "perf-script"]), ("profctl dump --format=p", ["pprof", "perf-script"]),
+                ("profctl report --sort unit,sy", ["unit,symbol"]), ("profctl report --since y", ["yesterday"]),
+                ("profctl top --by u", ["unit", "user"]), ("profctl diff --by s", ["stack"]), ("profctl top -d ", []),
+                ("profctl push -s f", ["fdir"]), ("profctl debuginfod -s f", []), ("profctl report --user roo", ["root"]),
+                ("profctl record --o", ["--output"]), ("profctl record -- ls f", files),
+                ("profctl record --output=x ls f", files), ("profctl record -F 99 l" + "s" * 9, []), ("profctl status f", [])):
+            got = complete(line, directory)
+            check(sorted(got) == sorted(wanted), f"'{line}' completes to {wanted}: {got}")
+        check("ls" in complete("profctl record l", directory), "record completes commands")
 
 
 def check_configuration():
@@ -113,6 +233,9 @@ def check_links():
 
 
 check_options()
+check_man_pages()
+check_shown_commands()
+check_completion()
 check_configuration()
 check_losses_and_metrics()
 check_links()
