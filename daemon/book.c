@@ -68,6 +68,7 @@ struct book {
         uint32_t n_frames, cap_frames;
 
         uint32_t unnamed;
+        bool poor;
 };
 
 /* A batch of locations whose names were asked for. */
@@ -350,6 +351,7 @@ static void on_names(void *ctx, int err, const struct sym_result *results, uint3
 {
         struct request *r = ctx;
 
+        r->book->poor |= err == -ECHILD || err == -ENOMEM;
         for (uint32_t i = 0; i < r->n; i++) {
                 if (err >= 0 && i < n && results[i].n > 0)
                         r->book->location[r->location[i]].n_frames = 0; /* the kernel's symbol goes */
@@ -476,6 +478,11 @@ int book_request_names(struct book *b)
 uint32_t book_unnamed(const struct book *b)
 {
         return b->unnamed;
+}
+
+bool book_is_poor(const struct book *b)
+{
+        return b->poor;
 }
 
 /* -- export -- */

@@ -40,6 +40,8 @@ int book_request_names(struct book *b);
 
 /* Locations that may still get a name. */
 uint32_t book_unnamed(const struct book *b);
+/* Locations have stayed without names for want of memory or a worker: a later book may have them. */
+bool book_is_poor(const struct book *b);
 
 uint64_t book_memory(const struct book *b);
 

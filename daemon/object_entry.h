@@ -22,9 +22,9 @@ enum object_state {
 enum object_table_state {
         OBJECT_TABLE_ABSENT = 0,
         OBJECT_TABLE_REQUESTED = 1,
-        OBJECT_TABLE_LOADED = 2,  /* those chunks that are; see unwind_index_want() */
-        OBJECT_TABLE_NO_ROOM = 3, /* under the ceiling; tried again later */
-        OBJECT_TABLE_NONE = 4,    /* there is no unwind information */
+        OBJECT_TABLE_LOADED = 2, /* those chunks that are; see unwind_index_want() */
+        OBJECT_TABLE_LATER = 3,  /* no room under the ceiling, or no worker: tried again */
+        OBJECT_TABLE_NONE = 4,   /* there is no unwind information */
 };
 
 struct object_mapper { /* a process that maps it, to open it through */
@@ -47,7 +47,9 @@ struct object_entry {
         uint64_t looked_ns;                 /* when size and time were last compared */
         bool looking;
         bool republish;    /* lists that refer to it are out of date */
-        uint64_t retry_ns; /* not before */
+        uint64_t retry_ns; /* not before, */
+        uint64_t wait_ns;  /* which is so long after the last try; 0: that did not fail for want of something
+                            */
         uint64_t again_ns; /* not before: the table once more, because only parts of it were loaded */
         uint64_t used_ns;  /* a frame or a mapping last referred to it */
         uint32_t used_tick;

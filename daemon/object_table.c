@@ -16,8 +16,9 @@
 #define MAX_IDS         65535u
 #define MAX_OBJECTS     (1u << 20) /* with the anonymous ones, which have no id */
 #define OPEN_TIMEOUT_MS 2000
-#define LOOK_NS         (1 * NSEC_PER_SEC) /* between two looks whether a file was changed in place */
-#define RETRY_NS        (1 * NSEC_PER_SEC) /* after a file was found nowhere */
+#define LOOK_NS         (1 * NSEC_PER_SEC)  /* between two looks whether a file was changed in place */
+#define RETRY_NS        (1 * NSEC_PER_SEC)  /* after a file was found nowhere */
+#define MAX_WAIT_NS     (64 * NSEC_PER_SEC) /* between two tries when too little of something is there */
 #define NO_ROOM_NS      (10 * NSEC_PER_SEC)
 #define IDLE_NS         (300 * NSEC_PER_SEC) /* an object outlives its last process by this */
 /* A table of which only parts fit is asked for again at most so often that making it takes about a hundredth
@@ -223,12 +224,12 @@ static struct object_entry *replace(struct object_table *t, struct object_entry 
                                   t); /* had room before */
                 return NULL;
         }
+        new->wait_ns = o->wait_ns;
         new->mapper[0] = o->mapper[0];
         new->mapper[1] = o->mapper[1];
         o->successor = new;
         step_forward(t, o);
         t->changed = true;
-        t->stats.changed++;
         return new;
 }
 
@@ -268,16 +269,40 @@ static void step(struct object_table *t, struct object_entry *o, enum object_sta
         }
 }
 
+/* Nothing is wrong with the file: there is too little of something now, descriptors, memory, threads or a
+ * worker. */
+static bool will_pass(uint32_t error)
+{
+        return error == EMFILE || error == ENFILE || error == ENOMEM || error == EBUSY || error == EAGAIN ||
+               error == ECHILD;
+}
+
+/* How long to wait until the next try: as long as it has lasted so far. */
+static uint64_t wait_longer(struct object_entry *o)
+{
+        o->wait_ns = o->wait_ns ? MIN_OF(o->wait_ns * 2, (uint64_t)MAX_WAIT_NS) : RETRY_NS;
+        return o->wait_ns;
+}
+
 static void fail(struct object_table *t, struct object_entry *o, int error)
 {
         o->object.error = (uint32_t)-error;
         o->object.address_is_offset = true;
-        o->retry_ns = now_monotonic_ns() + RETRY_NS;
-        t->stats.failed++;
+        if (!o->wait_ns)
+                t->stats.failed++;
+        o->retry_ns = now_monotonic_ns() + (will_pass(o->object.error) ? wait_longer(o) : RETRY_NS);
         step(t, o, OBJECT_FAILED);
 }
 
 /* -- tables -- */
+
+/* Samples must not be handed over again and again for what cannot be loaded. */
+static void no_table_now(struct object_entry *o, uint64_t wait_ns)
+{
+        unwind_index_fill(o->table->tables, o->index, UNWIND_UNSUPPORTED);
+        o->table_state = OBJECT_TABLE_LATER;
+        o->retry_ns = now_monotonic_ns() + wait_ns;
+}
 
 static void on_table(void *ctx, int err, const struct sym_table *table)
 {
@@ -289,6 +314,10 @@ static void on_table(void *ctx, int err, const struct sym_table *table)
                 o->table_state = OBJECT_TABLE_ABSENT;
                 return;
         }
+        if (err == -ECHILD) {
+                no_table_now(o, wait_longer(o));
+                return;
+        }
         if (err < 0) {
                 unwind_index_fill(t->tables, o->index, UNWIND_NONE);
                 o->table_state = OBJECT_TABLE_NONE;
@@ -296,6 +325,7 @@ static void on_table(void *ctx, int err, const struct sym_table *table)
                         o->object.error = (uint32_t)-err;
                 return;
         }
+        o->wait_ns = 0;
         o->object.rows = table->n_rows;
         o->again_ns = now_monotonic_ns() + MAX_OF(AGAIN_MIN_NS, (uint64_t)table->n_rows * AGAIN_PER_ROW_NS);
         int r = unwind_index_load(t->tables, o->index, table);
@@ -303,10 +333,7 @@ static void on_table(void *ctx, int err, const struct sym_table *table)
                 o->table_state = OBJECT_TABLE_LOADED;
                 return;
         }
-        /* Samples must not be handed over again and again for what cannot be loaded. */
-        unwind_index_fill(t->tables, o->index, UNWIND_UNSUPPORTED);
-        o->table_state = OBJECT_TABLE_NO_ROOM;
-        o->retry_ns = now_monotonic_ns() + NO_ROOM_NS;
+        no_table_now(o, NO_ROOM_NS);
 }
 
 static enum object_answer request_table(struct object_table *t, struct object_entry *o)
@@ -317,7 +344,7 @@ static enum object_answer request_table(struct object_table *t, struct object_en
         unwind_index_expect(t->tables, o->index);
         int r = symclient_table(t->symbols, o->object.symbols, on_table, o);
         if (r < 0)
-                on_table(o, r, NULL);
+                no_table_now(o, wait_longer(o));
         return o->table_state == OBJECT_TABLE_REQUESTED ? OBJECT_WAIT : OBJECT_HAVE;
 }
 
@@ -348,6 +375,7 @@ static void on_info(void *ctx, int err, struct symobj *obj, const struct sym_inf
                         fail(t, o, err);
                 return;
         }
+        o->wait_ns = 0;
         o->object.build_id_len = MIN_OF(info->build_id_len, SYM_BUILD_ID_MAX);
         memcpy(o->object.build_id, info->build_id, o->object.build_id_len);
         object_entry_text(o, info);
@@ -413,8 +441,9 @@ static void submit(struct object_table *t, struct object_entry *o, bool look_onl
 static void on_looked(struct object_table *t, struct object_entry *o, const struct object_opened *r)
 {
         o->looking = false;
-        if (r->error == 0 && (r->size != o->size || r->modified_ns != o->modified_ns))
-                (void)replace(t, o); /* out of memory: the old names stand */
+        if (r->error == 0 && (r->size != o->size || r->modified_ns != o->modified_ns) &&
+            replace(t, o)) /* else out of memory: the old names stand */
+                t->stats.changed++;
 }
 
 static void on_opened(void *ctx, const struct object_opened *r)
@@ -572,6 +601,13 @@ static bool can_go(const struct object_table *t, const struct object_entry *o, u
                now_ns - o->used_ns > IDLE_NS;
 }
 
+/* Its samples come without waiting for it, since it failed: nothing else would ask for it again. */
+static bool is_wanted_again(const struct object_entry *o, uint64_t now_ns)
+{
+        return o->state == OBJECT_FAILED && !o->successor && will_pass(o->object.error) &&
+               now_ns > o->retry_ns && o->mappings && now_ns - o->used_ns < MAX_WAIT_NS;
+}
+
 void object_table_tick(struct object_table *t, uint64_t now_ns)
 {
         t->tick++;
@@ -579,10 +615,12 @@ void object_table_tick(struct object_table *t, uint64_t now_ns)
                 struct object_entry *o = t->slot[i];
                 if (!o)
                         continue;
-                if (o->table_state == OBJECT_TABLE_NO_ROOM && now_ns > o->retry_ns) {
+                if (o->table_state == OBJECT_TABLE_LATER && now_ns > o->retry_ns) {
                         unwind_index_unfill(t->tables, o->index);
                         o->table_state = OBJECT_TABLE_ABSENT;
                 }
+                if (is_wanted_again(o, now_ns))
+                        open_object(t, o);
                 if (can_go(t, o, now_ns))
                         entry_free(t, o);
         }

@@ -197,11 +197,11 @@ int pipeline_past_row(void *pipeline, const struct sample_row *row)
 
 /* -- windows -- */
 
-/* A book that has grown over its share, or whose names were made before debug information came, is left to
- * those that still use it. */
+/* A book that has grown over its share, or whose names were made before debug information came or when they
+ * could not be made, is left to those that still use it. */
 static int renew_book(struct pipeline *p)
 {
-        bool poor = symclient_look_again(p->parts.symbols) > 0;
+        bool poor = book_is_poor(p->book) || symclient_look_again(p->parts.symbols) > 0;
 
         poor |= p->parts.kernel_debug && kernel_debug_seek(p->parts.kernel_debug) > 0;
         struct book *book;

@@ -70,7 +70,8 @@ struct sym_source {
         const char *root; /* the process's root as seen from here, "/proc/N/root"; NULL or "" : ours */
 };
 
-/* err < 0: not an object that can be read (-ENOEXEC), over its budget (-E2BIG, -ETIME), or the like. */
+/* err < 0: not an object that can be read (-ENOEXEC), over its budget (-E2BIG, -ETIME), or the like.
+ * -ECHILD, of any request: no worker can be started now; asked again some seconds later there may be one. */
 typedef void (*sym_open_fn)(void *ctx, int err, struct symobj *obj, const struct sym_info *info);
 
 /* Takes over `fd` (also on failure). The file is read through it and never opened again. Returns the handle

@@ -79,6 +79,7 @@ struct symobj {
 
 struct lane_work {
         struct request *request; /* NULL: idle, or closing an object */
+        bool greeted;            /* the worker has said hello */
         uint32_t step;           /* enum wire_type awaited; 0: none */
         uint32_t object;
         uint64_t start_ns, start_cpu_ns;

@@ -29,9 +29,10 @@
 #define FIND_MAX_NS      NSEC_PER_SEC
 #define SLOW_IDLE_NS     (30 * NSEC_PER_SEC) /* then the second worker is let go */
 #define MAX_DEATHS       3                   /* by others' hands, at one request */
-#define MAX_STARTS       5                   /* that fail in a row, then requests are refused */
+#define MAX_STARTS       5                   /* that fail in a row, then requests are refused, */
 #define START_PAUSE_NS   (200 * NSEC_PER_MSEC)
-#define BATCH            4096 /* addresses of one message */
+#define REFUSE_NS        (5 * NSEC_PER_SEC) /* for so long before the next start */
+#define BATCH            4096               /* addresses of one message */
 
 void lanes_init(struct symclient *c)
 {
@@ -185,9 +186,11 @@ void lanes_died(struct symclient *c, uint32_t i)
         char did[64];
         int status;
 
+        bool greeted = c->work[i].greeted;
+
         stop_lane(c, i, &status);
         c->stats.restarts++;
-        if (!r)
+        if (!r || !greeted) /* before its hello it has read nothing: that is a failed start */
                 return;
         if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && ++r->deaths < MAX_DEATHS)
                 return; /* somebody else's doing, for all that is known: again */
@@ -201,10 +204,11 @@ void lanes_died(struct symclient *c, uint32_t i)
 static void kill_late(struct symclient *c, uint32_t i, bool contents, const char *did)
 {
         struct request *r = c->work[i].request;
+        bool greeted = c->work[i].greeted;
 
         stop_lane(c, i, NULL);
         c->stats.restarts++;
-        if (r)
+        if (r && greeted)
                 blame(c, r, -ETIME, contents, did);
 }
 
@@ -332,7 +336,10 @@ static int on_hello(struct symclient *c, uint32_t i)
         memcpy(&hello, c->lane[i].body.data, sizeof(hello));
         if (hello.version != WIRE_VERSION)
                 return -EBADMSG;
+        if (c->failed_starts > MAX_STARTS)
+                log_notice("symbolizer: profd-worker runs again");
         c->failed_starts = 0;
+        c->work[i].greeted = true;
         c->stats.sandbox = hello.sandbox;
         if (!c->greeted && !c->unsandboxed && !(hello.sandbox & SANDBOX_SECCOMP))
                 log_warning("symbolizer: the worker runs without a system call filter: this kernel or "
@@ -452,6 +459,12 @@ static bool finish_known(struct symclient *c, struct request *r)
         return true;
 }
 
+/* Starts have failed, and it is not yet time for another: who asks would wait for nothing. */
+static bool is_refused(const struct symclient *c, uint32_t i)
+{
+        return c->lane[i].pid <= 0 && c->failed_starts > MAX_STARTS && now_monotonic_ns() < c->next_start_ns;
+}
+
 static bool start_lane(struct symclient *c, uint32_t i)
 {
         uint64_t now = now_monotonic_ns();
@@ -462,12 +475,19 @@ static bool start_lane(struct symclient *c, uint32_t i)
         if (now < c->next_start_ns)
                 return false;
         if (++c->failed_starts > 1) /* none has said hello since the last start */
-                c->next_start_ns = now + START_PAUSE_NS;
+                c->next_start_ns = now + (c->failed_starts > MAX_STARTS ? REFUSE_NS : START_PAUSE_NS);
+        c->work[i].greeted = false;
         r = lane_start(&c->lane[i], c->exe_fd, c->memory, c->unsandboxed);
-        if (r < 0) {
-                log_error("symbolizer: cannot start profd-worker: %s", strerror(-r));
+        if (r < 0 && c->failed_starts == 1)
+                log_error("symbolizer: cannot start profd-worker: %s; it is tried again", strerror(-r));
+        if (c->failed_starts == MAX_STARTS + 1)
+                log_error("symbolizer: profd-worker does not start: %s; new frames stay without names until "
+                          "it "
+                          "does, which is tried every %llu s",
+                          r < 0 ? strerror(-r) : "it ends at once",
+                          (unsigned long long)(REFUSE_NS / NSEC_PER_SEC));
+        if (r < 0)
                 return false;
-        }
         watch_lane(c, i, EPOLL_CTL_ADD);
         return true;
 }
@@ -493,7 +513,7 @@ static void pump_lane(struct symclient *c, uint32_t i)
                         r->held = true;
                         continue;
                 }
-                if (c->failed_starts > MAX_STARTS) {
+                if (is_refused(c, i)) {
                         request_finish(c, r, -ECHILD);
                         continue;
                 }

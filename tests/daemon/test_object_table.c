@@ -247,6 +247,58 @@ static void test_found_later_it_is_another_object(void **state)
         assert_ptr_equal(object_table_get(w.objects, &key), o->successor);
 }
 
+/* As when there were no descriptors: samples go on to come for it, and nobody maps it anew. */
+static void test_what_failed_for_want_of_something_is_tried_again(void **state)
+{
+        static const int wants[] = {-EMFILE, -ENFILE, -ENOMEM, -ECHILD};
+        struct symclient_fake *fake = symclient_fake(w.symbols);
+        struct object_entry *o = opened(1);
+        struct object_key key = key_of_file(1);
+        uint64_t now = now_monotonic_ns(), tried = 0;
+
+        o->mappings = 1;
+        for (uint32_t i = 0; i < ARRAY_SIZE(wants); i++) {
+                fake->open_error = wants[i];
+                symclient_fake_run(w.symbols);
+                assert_int_equal(o->state, OBJECT_FAILED);
+                assert_int_equal(o->object.error, -wants[i]);
+                assert_int_equal(fake->opens, i + 1);
+                object_table_tick(w.objects, o->retry_ns); /* too soon */
+                assert_int_equal(o->state, OBJECT_FAILED);
+                assert_true(o->retry_ns - now > tried); /* longer each time */
+                tried = o->retry_ns - now;
+                now = o->retry_ns + 1;
+                object_entry_used(o, now);
+                object_table_tick(w.objects, now);
+                assert_int_equal(o->state, OBJECT_OPENING);
+                wait_step(o, o->version);
+                object_table_get(w.objects, &key)->mappings = 1;
+                o->mappings = 0;
+                o = object_table_get(w.objects, &key);
+                assert_int_equal(o->state, OBJECT_READING);
+        }
+        struct object_table_stats stats;
+        object_table_stats(w.objects, &stats);
+        assert_int_equal(stats.failed, 1);
+        assert_int_equal(stats.changed, 0);
+
+        /* It is there now, but no worker to make its table. */
+        fake->open_error = 0;
+        fake->table_error = -ECHILD;
+        symclient_fake_run(w.symbols);
+        assert_int_equal(o->state, OBJECT_READY);
+        assert_int_equal(fake->tables, 1);
+        assert_int_equal(object_table_need_rows(w.objects, o, 0x2345, now), OBJECT_HAVE);
+        assert_int_equal(fake->tables, 1);
+        object_table_tick(w.objects, o->retry_ns + 1);
+        fake->table_error = -ENODATA;
+        assert_int_equal(object_table_need_rows(w.objects, o, 0x2345, o->retry_ns + 1), OBJECT_WAIT);
+        symclient_fake_run(w.symbols);
+        assert_int_equal(fake->tables, 2);
+        assert_int_equal(object_table_need_rows(w.objects, o, 0x2345, o->retry_ns + 1), OBJECT_HAVE);
+        o->mappings = 0;
+}
+
 static void test_a_file_changed_in_place_is_another_object(void **state)
 {
         struct object_key key = key_of_file(1);
@@ -284,6 +336,7 @@ int main(void)
                         TEST(test_a_mapped_file_that_is_no_elf_is_like_anonymous_code),
                         TEST(test_a_file_that_cannot_be_read_keeps_offsets),
                         TEST(test_found_later_it_is_another_object),
+                        TEST(test_what_failed_for_want_of_something_is_tried_again),
                         TEST(test_a_file_changed_in_place_is_another_object),
                         TEST(test_what_is_outstanding_at_the_end),
         };

@@ -2,7 +2,8 @@
 Each site fails once. profd goes on, or ends with status 1 and a line that says why; profctl does its work or ends
 so; neither crashes, and what is stored stays whole.
 
-faults.py PHASE SECONDS: a phase ends when all its sites have failed, or after so long (0: never)."""
+faults.py PHASE SECONDS [FILE]: a phase ends when all its sites have failed, or after so long (0: never). FILE keeps
+which sites have failed, so that a phase can be run in pieces."""
 import os
 import re
 import signal
@@ -115,9 +116,9 @@ def ended(deadline):
     return deadline is not None and time.monotonic() > deadline
 
 
-def phase_start(deadline):
+def phase_start(deadline, keep):
     """One failure a run, from the first instruction to the end."""
-    with Injector(PROFD, EVERYTHING) as faults, Faulty(faults) as d:
+    with Injector(PROFD, EVERYTHING, keep=keep) as faults, Faulty(faults) as d:
         while not ended(deadline):
             before = faults.fired
             faults.allow(1)
@@ -134,9 +135,9 @@ def phase_start(deadline):
 READERS = ["status", "report --last 1min", "list", "dump --last 1min -f folded", "report --for 1s --stdio"]
 
 
-def phase_run(deadline):
+def phase_run(deadline, keep):
     """profd is up and busy; every site fails once, some milliseconds apart."""
-    with Injector(PROFD, EVERYTHING, gap_ms=100) as faults, Faulty(faults) as d, \
+    with Injector(PROFD, EVERYTHING, gap_ms=100, keep=keep) as faults, Faulty(faults) as d, \
             Work([f"{PROGRAMS}/storm", LIFE]), Work([f"{PROGRAMS}/split31", LIFE]):
         quiet, restarts = 0, 0
         deadline = deadline or time.monotonic() + 3600
@@ -174,9 +175,9 @@ def leftovers(d):
     return [n for n in os.listdir(d.state) if n.endswith(".tmp")]
 
 
-def phase_kill(deadline):
+def phase_kill(deadline, keep):
     """profd is killed in place of each call that changes the store, once at each. What was stored stays."""
-    with Injector(PROFD, FILE, action=KILL) as faults, Faulty(faults) as d, Work([f"{PROGRAMS}/split31", LIFE]):
+    with Injector(PROFD, FILE, action=KILL, keep=keep) as faults, Faulty(faults) as d, Work([f"{PROGRAMS}/split31", LIFE]):
         while not ended(deadline):
             before = faults.fired
             d.start()
@@ -240,10 +241,10 @@ def profctl_once(d, faults, words):
     return 0, True
 
 
-def phase_profctl(deadline):
+def phase_profctl(deadline, keep):
     bad = 0
     with Daemon(CONFIG) as d, Work([f"{PROGRAMS}/split31", LIFE]), \
-            Injector(PROFCTL, EVERYTHING) as faults, tempfile.TemporaryDirectory() as home:
+            Injector(PROFCTL, EVERYTHING, keep=keep) as faults, tempfile.TemporaryDirectory() as home:
         wait_until(lambda: len(d.windows()) >= 2, 120, "two windows are stored")
         stored = os.path.join(home, "stored.pb.gz")
         subprocess.run(["cp", os.path.join(d.state, d.windows()[0]), stored], check=True)
@@ -270,7 +271,7 @@ PHASES = {"start": phase_start, "run": phase_run, "kill": phase_kill, "profctl":
 
 if __name__ == "__main__":
     phase, seconds = PHASES[sys.argv[1]], float(sys.argv[2])
-    failures = phase(time.monotonic() + seconds if seconds else None)
+    failures = phase(time.monotonic() + seconds if seconds else None, sys.argv[3] if len(sys.argv) > 3 else None)
     if failures:
         print(f"FAILED: {failures} times")
         sys.exit(1)

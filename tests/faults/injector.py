@@ -21,24 +21,38 @@ MANY = 1 << 30
 
 
 class Injector:
-    """Which calls of `program` fail; what failed once stays so over all runs."""
+    """Which calls of `program` fail; what failed once stays so over all runs. `keep` names a file that knows what
+    failed, for a test that goes on where the one before ended."""
 
-    def __init__(self, program, kinds, action=FAIL, gap_ms=0):
-        fd, self.path = tempfile.mkstemp(prefix="profd-faults-")
+    def __init__(self, program, kinds, action=FAIL, gap_ms=0, keep=None):
+        self.keep = keep
+        if keep:
+            self.path = keep
+            fd = os.open(keep, os.O_RDWR | os.O_CREAT, 0o600)
+        else:
+            fd, self.path = tempfile.mkstemp(prefix="profd-faults-")
         os.ftruncate(fd, SIZE)
         self.map = mmap.mmap(fd, SIZE)
         os.close(fd)
-        self.program, self.reported = program, set()
+        self.program = program
         self.set(0, kinds)
         self.set(1, action)
         self.set(3, gap_ms)
+        self.reported = set(self.all_fired())
+
+    def all_fired(self):
+        for i in range(SITES):
+            site, _, fired = struct.unpack_from("=QII", self.map, 32 + i * SITE_SIZE)
+            if fired:
+                yield site
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.map.close()
-        os.unlink(self.path)
+        if not self.keep:
+            os.unlink(self.path)
 
     def set(self, field, value):
         struct.pack_into("=I", self.map, field * 4, value)

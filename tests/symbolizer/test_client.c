@@ -1,6 +1,7 @@
 /* The client with real workers, in their sandbox. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <cmocka.h>
 
@@ -222,6 +224,46 @@ static void test_names_are_held(void **state)
         symclient_free(c);
 }
 
+/* Where no worker can be started, who asks is refused soon; and served when one can be, by the same client.
+ */
+static void test_no_descriptor_for_a_worker(void **state)
+{
+        struct symclient *c = client_new(NULL);
+        struct answer opened = {}, refused = {};
+        uint64_t address = file_address(well_known_function);
+        struct rlimit was, none;
+        struct symobj *o = open_path(c, "/proc/self/exe", NULL, &opened);
+        _cleanup_close_ int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+        none = (struct rlimit){(rlim_t)lowest, was.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+        assert_int_equal(symclient_names(c, o, &address, 1, answer_names, &refused), 0);
+        assert_int_equal(symclient_wait(c, SOON_MS), 0);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+        assert_int_equal(opened.err, -ECHILD);
+        assert_int_equal(refused.err, -ECHILD);
+        symobj_close(c, o);
+
+        uint64_t end = now_monotonic_ns() + SOON_MS * NSEC_PER_MSEC;
+        do {
+                struct answer again = {}, named = {};
+                o = open_path(c, "/proc/self/exe", NULL, &again);
+                assert_int_equal(symclient_names(c, o, &address, 1, answer_names, &named), 0);
+                assert_int_equal(symclient_wait(c, SOON_MS), 0);
+                symobj_close(c, o);
+                if (again.err == 0) {
+                        assert_int_equal(named.err, 0);
+                        assert_string_equal(named.function, "well_known_function");
+                        symclient_free(c);
+                        return;
+                }
+                assert_int_equal(again.err, -ECHILD);
+                poll(NULL, 0, 50);
+        } while (now_monotonic_ns() < end);
+        fail_msg("no worker was started again");
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -231,6 +273,7 @@ int main(void)
                         cmocka_unit_test(test_functions),
                         cmocka_unit_test(test_names_are_held),
                         cmocka_unit_test(test_a_killed_worker_is_replaced),
+                        cmocka_unit_test(test_no_descriptor_for_a_worker),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
