@@ -28,8 +28,16 @@ UNCHECKED = [
 ]
 
 
-def crash_of_library(status, what):
+# libmicrohttpd ends the program when the eventfd it tells its own thread by cannot be written to, which an eventfd does
+# not do; it says so in these words.
+PANIC = re.compile(r"^Fatal error in GNU libmicrohttpd \S+: Failed to signal .* via inter-thread communication channel",
+                   re.MULTILINE)
+
+
+def crash_of_library(status, what, said=""):
     """The failed call is one below which a library is known to crash."""
+    if status == -signal.SIGABRT and PANIC.search(said):
+        return any(re.match(r"write: libmicrohttpd\.so", line) for line in what)
     return status in (-signal.SIGSEGV, -signal.SIGABRT, 127) and any(
         re.search(rf"^(alloc|open|read): ((libc|libnss|ld-linux)\S* < )*{re.escape(name)}", line)
         for line in what for name, _ in UNCHECKED)
@@ -46,7 +54,7 @@ class Faulty(Daemon):
         return self
 
     def start(self):
-        self.logged_before = os.path.getsize(self.log) if os.path.exists(self.log) else 0
+        self.logged_before = len(self.logged()) if os.path.exists(self.log) else 0
         with open(self.log, "a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [PROFD, "--config", self.config, "--state-dir", self.state, "--socket", self.socket],
@@ -62,6 +70,27 @@ class Faulty(Daemon):
         """True: it is up; False: it has ended."""
         wait_until(lambda: self.process.poll() is not None or self.answers(), 120, "profd starts or says why not")
         return self.process.poll() is None
+
+    def stacks(self):
+        """Where its threads are: to tell a hang by."""
+        return subprocess.run(["eu-stack", "-p", str(self.process.pid)], capture_output=True, text=True,
+                              check=False).stdout
+
+    def up_again(self):
+        """When nothing fails any more it answers; 1: after a start, since it had ended."""
+        end = time.monotonic() + 120
+        while self.process.poll() is None and not self.answers():
+            if time.monotonic() > end:
+                self.complain(f"profd does not answer when nothing fails any more; its threads:\n{self.stacks()}")
+                self.process.kill()
+                self.process.wait()
+        if self.process.poll() is None:
+            return 0
+        self.end()
+        self.start()
+        if not self.wait_up():
+            self.complain("profd does not start")
+        return 1
 
     def said(self):
         return self.logged()[self.logged_before:]
@@ -89,7 +118,7 @@ class Faulty(Daemon):
         mute = any("log_line" in line for line in what)
         if status == 1 and not mute and not re.search(r"^\S.*: .", self.said(), re.MULTILINE):
             self.complain("profd ended with status 1 and did not say why", what)
-        elif crash_of_library(status, what):
+        elif crash_of_library(status, what, self.said()):
             print(f"  {status}, the library's own: {' '.join(what)}")
         elif status not in (0, 1):
             self.complain(f"profd ended with {status}", what)
@@ -148,17 +177,15 @@ def phase_run(deadline, keep):
             before = faults.fired
             faults.allow(MANY)
             for verb in READERS:
-                d.profctl(*verb.split(), check_status=False)
-            if d.process.poll() is not None:
-                faults.allow(0)
-                d.end()
-                restarts += 1
-                d.start()
-                d.wait_up()
+                try:
+                    subprocess.run([PROFCTL, *verb.split(), "--socket", d.socket], capture_output=True, timeout=120,
+                                   check=False)
+                except subprocess.TimeoutExpired:
+                    d.complain(f"profctl {verb} is not answered; its threads:\n{d.stacks()}")
+            faults.allow(0)
+            restarts += d.up_again()
             d.check_store()
             quiet = quiet + 1 if faults.fired == before else 0
-        faults.allow(0)
-        wait_until(d.answers, 60, "profd answers when nothing fails any more")
         s = d.status()
         lost = sum(l["samples"] for l in s["losses"] if l["cause"] != "missed")
         if s["samples_taken"] != s["samples_delivered"] + lost + s["samples_waiting"]:

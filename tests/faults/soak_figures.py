@@ -71,9 +71,8 @@ class Figures(threading.Thread):
                   if r["who"] == who and begin * self.seconds <= r["t"] <= end * self.seconds]
         return statistics.median(values) if values else None
 
-    def judge(self, memory):
-        """What grew: the second half, and its end, against the end of the first quarter. Memory only on request:
-        a sanitizer's is its own, and that of a short run is still filling."""
+    def judge(self, without=()):
+        """What grew, but for what is named: the second half, and its end, against the end of the first quarter."""
         grown = []
         for who in ("daemon", "worker"):
             for what, (times, more) in MARGINS.items():
@@ -85,6 +84,6 @@ class Figures(threading.Thread):
                 line = (f"{who}: {what} {first / unit:.1f} at the end of the first quarter, {half / unit:.1f} in the "
                         f"second half, {last / unit:.1f} at its end")
                 print(line, flush=True)
-                if max(half, last) > first * times + more and (memory or what not in ("rss", "pss")):
+                if max(half, last) > first * times + more and what not in without:
                     grown.append(line)
         return grown
