@@ -1,9 +1,10 @@
 /* The CPU budget: what profd does less of so that it keeps to [Limits] Cpu=.
  *
- * Two things can be done less of. The sampling rate goes down when sampling and following processes need
+ * Three things can be done less of. The sampling rate goes down when sampling and following processes need
  * more than the limit; weights are periods, so totals stay unbiased at any rate. Naming waits when the
  * symbolizer's worker has had its share, a quarter of the limit and whatever the rest of profd leaves:
- * names come later, and are no reason to sample less.
+ * names come later, and are no reason to sample less. Following waits last, when more processes start than
+ * half of the limit and what the others leave of it can follow.
  *
  * What people ask of profd counts as it is over a minute: one long report does not make the samples fewer.
  *
@@ -35,15 +36,18 @@ struct budget {
         uint32_t used_ppm;  /* over the last interval */
         uint32_t sampling_ppm, following_ppm, naming_ppm;
         uint32_t serving_ppm; /* smoothed over a minute */
-        uint64_t over_ns;     /* total time over the limit, starts included */
+        uint64_t over_ns;     /* total time over the limit, as ten seconds show it, starts included */
         bool names_wait;      /* the worker has had its share */
+        bool following_waits; /* following has */
         bool exceeded;        /* over the limit with the rate as low as it goes and names waiting */
         int64_t credit_ns;    /* of the whole: below 0, used up */
-        int64_t naming_credit_ns;
+        int64_t naming_credit_ns, following_credit_ns;
+        int64_t bucket_ns;   /* what a credit holds at most, after the start */
         bool started;        /* the credits were filled */
         uint64_t age_ns;     /* since then */
         uint32_t over, calm; /* intervals in a row */
         uint32_t since_raise;
+        uint32_t since_wait; /* intervals since following waited */
         uint32_t raised_from;     /* Hz before the last raise */
         uint32_t hold, hold_left; /* intervals without a raise: the next pause's, and what is left of this */
 };
@@ -58,6 +62,10 @@ uint32_t budget_update(struct budget *b, const struct budget_use *use, uint64_t 
 
 /* Whether names have to wait, looked at within an interval in which the worker has used naming_ns so far. */
 bool budget_names_wait(struct budget *b, uint64_t naming_ns);
+
+/* The same for following, which has used following_ns so far. Once it waits it does so until it may go on
+ * for seconds: each time it goes on all of /proc is read. */
+bool budget_following_waits(struct budget *b, uint64_t following_ns);
 
 /* What lowered the rate, for people; NULL when it is as asked. Valid until the next call of an update. */
 const char *budget_why(const struct budget *b);

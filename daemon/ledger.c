@@ -73,6 +73,9 @@ static int add_numbers(struct profile *p, const struct counters *before, const s
                 r = line(p, "records.lost: %" PRIu64,
                          now->tracker.records_lost - before->tracker.records_lost);
         if (r >= 0)
+                r = line(p, "records.skipped: %" PRIu64,
+                         now->tracker.records_skipped - before->tracker.records_skipped);
+        if (r >= 0)
                 r = line(p, "cost.cpu_ms: %" PRIu64,
                          (uint64_t)((cost_cpu_ns(&now->cost) - cost_cpu_ns(&before->cost)) / NSEC_PER_MSEC));
         return r;

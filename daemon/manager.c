@@ -26,11 +26,13 @@
 #define DRAIN_NS          (5 * NSEC_PER_SEC) /* rows are aggregated in the kernel meanwhile */
 #define TRACK_USEC        100000ull          /* mapping records are read at least this often */
 #define HOUSEKEEPING_USEC 1000000ull
-#define RECENT_NS         (60 * NSEC_PER_SEC)
-#define MAINTAIN_NS       (60 * NSEC_PER_SEC)
-#define NICE_LEVEL        (-10)
-#define UNHEALTHY_NS      (4 * DRAIN_NS)
-#define NAMES_CACHE_SHARE 8 /* of MaxSize= */
+/* What begins and ends all along is said again after so long without. */
+#define FOLLOWING_QUIET_NS (300 * NSEC_PER_SEC)
+#define RECENT_NS          (60 * NSEC_PER_SEC)
+#define MAINTAIN_NS        (60 * NSEC_PER_SEC)
+#define NICE_LEVEL         (-10)
+#define UNHEALTHY_NS       (4 * DRAIN_NS)
+#define NAMES_CACHE_SHARE  8 /* of MaxSize= */
 /* Of Memory=, for the journal of a window. Mostly far less of it is used. */
 #define JOURNAL_SHARE 16
 #define JOURNAL_MAX   (16u << 20)
@@ -66,6 +68,7 @@ struct manager {
         struct loop_cost loop, loop_before;
         struct counters recent[2]; /* [0] is between one and two minutes old, [1] younger */
         uint64_t start_real_ns, last_maintain_ns;
+        uint64_t held_ns; /* when following began to wait, last */
         uint32_t n_cpus;
         int exit_status; /* of the loop, 0 or -errno */
 };
@@ -196,11 +199,29 @@ static void end_interval(struct manager *m, const struct counters *now)
                             m->budget.following_ppm / 1e4, m->budget.serving_ppm / 1e4);
 }
 
+static void hold_following(struct manager *m)
+{
+        bool waited = m->budget.following_waits;
+        bool waits = budget_following_waits(&m->budget, m->loop.following_ns - m->loop_before.following_ns);
+        uint64_t now = now_monotonic_ns();
+
+        tracker_hold(m->tracker, waits);
+        if (!waits || waited)
+                return;
+        if (now - m->held_ns > FOLLOWING_QUIET_NS)
+                log_notice("more processes start than Cpu= (%.2f %%) lets profd follow: some of them are "
+                           "not; "
+                           "their samples are counted, their frames have no names",
+                           m->budget.limit_ppm / 1e4);
+        m->held_ns = now;
+}
+
 static void keep_to_budget(struct manager *m, const struct counters *now)
 {
         if (now->at_ns - m->budget_before.at_ns >= BUDGET_INTERVAL_NS)
                 end_interval(m, now);
         symclient_hold_names(m->symbols, budget_names_wait(&m->budget, naming_ns(m, now)));
+        hold_following(m);
 }
 
 static void follow_host(struct manager *m)
@@ -270,6 +291,10 @@ static void fill_status(struct manager *m, struct status *s, const struct counte
         };
         if (m->budget.names_wait)
                 s->notes[s->n_notes++] = "names wait: the symbolizer has used its share of Cpu=";
+        if (m->budget.following_waits)
+                s->notes[s->n_notes++] =
+                                "more processes start than Cpu= lets profd follow: frames of those that "
+                                "are not followed have no names";
         if (m->budget.exceeded)
                 s->notes[s->n_notes++] = "more than Cpu= is used at the lowest rate; see the log";
         if (!m->kernel)

@@ -7,13 +7,14 @@
 #include "base/cleanup.h"
 #include "daemon/object_entry.h"
 
-int process_maps_new(struct process_maps **ret)
+int process_maps_new(struct process_maps **ret, const struct process_map_ops *ops)
 {
         struct process_maps *m = calloc(1, sizeof(*m));
 
         if (!m)
                 return -ENOMEM;
         m->refs = 1;
+        *ops->bytes += sizeof(*m);
         *ret = m;
         return 0;
 }
@@ -39,6 +40,7 @@ struct process_maps *process_maps_unref(struct process_maps *m, const struct pro
         withdraw(m, ops);
         for (uint32_t i = 0; i < m->n; i++)
                 ops->unmapped(m->mapping[i].object);
+        *ops->bytes -= sizeof(*m) + m->cap * sizeof(*m->mapping);
         free(m->mapping);
         free(m);
         return NULL;
@@ -66,14 +68,15 @@ const struct process_mapping *process_maps_find(const struct process_maps *m, ui
         return i < m->n && m->mapping[i].start <= address ? &m->mapping[i] : NULL;
 }
 
-static int reserve(struct process_maps *m, uint32_t n)
+static int reserve(struct process_maps *m, uint32_t n, const struct process_map_ops *ops)
 {
         if (n <= m->cap)
                 return 0;
-        uint32_t cap = MAX_OF(MAX_OF(m->cap * 2, 8), n);
+        uint32_t cap = MAX_OF(MAX_OF(m->cap * 2, 4), n);
         struct process_mapping *bigger = reallocarray(m->mapping, cap, sizeof(*bigger));
         if (!bigger)
                 return -ENOMEM;
+        *ops->bytes += (cap - m->cap) * sizeof(*bigger);
         m->mapping = bigger;
         m->cap = cap;
         return 0;
@@ -86,12 +89,12 @@ static int unshare(struct process_maps **maps, const struct process_map_ops *ops
 
         if (from->refs == 1)
                 return 0;
-        int r = process_maps_new(&m);
+        int r = process_maps_new(&m, ops);
         if (r < 0)
                 return r;
-        r = reserve(m, from->n + 2);
+        r = reserve(m, from->n + 2, ops);
         if (r < 0) {
-                free(m);
+                process_maps_unref(m, ops);
                 return r;
         }
         memcpy(m->mapping, from->mapping, from->n * sizeof(*m->mapping));
@@ -168,7 +171,7 @@ int process_maps_add(struct process_maps **maps, const struct process_mapping *n
         if (r < 0)
                 return r;
         m = *maps;
-        r = reserve(m, m->n + 2);
+        r = reserve(m, m->n + 2, ops);
         if (r < 0)
                 return r;
         withdraw(m, ops);

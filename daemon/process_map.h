@@ -33,9 +33,10 @@ struct process_map_ops {
         /* A published list is out of date: [first, first + n) may be reused after a grace period. */
         void (*withdrawn)(void *ctx, uint32_t first, uint32_t n);
         void *ctx;
+        uint64_t *bytes; /* what all lists take, kept up to date */
 };
 
-int process_maps_new(struct process_maps **ret);
+int process_maps_new(struct process_maps **ret, const struct process_map_ops *ops);
 struct process_maps *process_maps_ref(struct process_maps *m);
 struct process_maps *process_maps_unref(struct process_maps *m, const struct process_map_ops *ops);
 

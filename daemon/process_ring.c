@@ -194,6 +194,32 @@ int process_rings_read(struct process_rings *r, struct record_batch *into)
         return result;
 }
 
+static uint64_t ring_skip(struct process_rings *r, struct ring *ring)
+{
+        uint64_t head = __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE), n = 0;
+        const uint8_t *data = (const uint8_t *)ring->page + r->page_size;
+
+        for (uint64_t at = ring->page->data_tail; head - at >= sizeof(struct perf_event_header); n++) {
+                /* Records are multiples of 8 bytes long, as their header is: it never wraps. */
+                const struct perf_event_header *h = (const void *)(data + (at & (r->size - 1)));
+                if (h->size < sizeof(*h) || h->size > head - at)
+                        break;
+                at += h->size;
+        }
+        __atomic_store_n(&ring->page->data_tail, head, __ATOMIC_RELEASE);
+        return n;
+}
+
+uint64_t process_rings_skip(struct process_rings *r)
+{
+        uint64_t n = 0;
+
+        for (uint32_t i = 0; i < r->n; i++)
+                if (r->ring[i].fd >= 0)
+                        n += ring_skip(r, &r->ring[i]);
+        return n;
+}
+
 uint64_t process_rings_memory(const struct process_rings *r)
 {
         uint64_t bytes = 0;

@@ -25,6 +25,9 @@ int process_rings_fd(const struct process_rings *r);
 /* Moves all that the rings hold into the batch. */
 int process_rings_read(struct process_rings *r, struct record_batch *into);
 
+/* Throws all that the rings hold away, and tells how many records that were. */
+uint64_t process_rings_skip(struct process_rings *r);
+
 uint64_t process_rings_memory(const struct process_rings *r);
 
 #endif

@@ -1,6 +1,7 @@
 #include "daemon/process_table.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,23 +19,81 @@
  * rounded down to a tick of 10 ms. A process whose start is further off is another one. */
 #define START_TOLERANCE_NS (250 * NSEC_PER_MSEC)
 
-#define N_BUCKETS 4096u
+#define FIRST_BUCKETS 1024u
 
 struct process_table {
         struct object_table *objects;
         struct process_map_ops ops;
-        struct process_entry *bucket[N_BUCKETS]; /* newest of each pid; older ones hang on it */
-        struct process_entry head;               /* ring of all */
+        struct process_entry **bucket;    /* newest of each pid; older ones hang on it */
+        uint32_t n_buckets;               /* a power of two */
+        struct process_ring live, exited; /* these in the order in which they ended */
         struct process_entry *dirty;
+        uint64_t limit;          /* bytes of all of it, */
+        uint64_t list_bytes;     /* of the lists of mappings */
         uint64_t boot_offset_ns; /* boot time - monotonic: time spent suspended */
         uint32_t tick;
         struct buf scratch;
         struct process_table_stats stats;
 };
 
+/* -- rings -- */
+
+static void ring_init(struct process_ring *r)
+{
+        r->next = r->prev = r;
+}
+
+static void ring_remove(struct process_ring *r)
+{
+        r->prev->next = r->next;
+        r->next->prev = r->prev;
+}
+
+static void ring_append(struct process_ring *ring, struct process_ring *r)
+{
+        r->next = ring;
+        r->prev = ring->prev;
+        r->prev->next = r;
+        ring->prev = r;
+}
+
+/* The one behind `p`, the first where that is NULL; NULL at the end. */
+static struct process_entry *ring_next(struct process_ring *ring, struct process_entry *p)
+{
+        struct process_ring *next = p ? p->ring.next : ring->next;
+
+        if (next == ring)
+                return NULL;
+        return (struct process_entry *)((char *)next - offsetof(struct process_entry, ring));
+}
+
+/* -- by pid -- */
+
 static struct process_entry **bucket_of(struct process_table *t, uint32_t pid)
 {
-        return &t->bucket[hash_u64(pid, 0) % N_BUCKETS];
+        return &t->bucket[hash_u64(pid, 0) & (t->n_buckets - 1)];
+}
+
+/* Chains grow long where there is no memory for more. */
+static void grow(struct process_table *t)
+{
+        struct process_entry **old = t->bucket;
+        uint32_t n = t->n_buckets;
+        struct process_entry **bigger = calloc(n * 2, sizeof(struct process_entry *));
+
+        if (!bigger)
+                return;
+        t->bucket = bigger;
+        t->n_buckets = n * 2;
+        for (uint32_t i = 0; i < n; i++)
+                for (struct process_entry *p = old[i], *next; p; p = next) {
+                        struct process_entry **at = bucket_of(t, p->process.pid);
+                        next = p->next_in_bucket;
+                        p->next_in_bucket = *at;
+                        *at = p;
+                }
+        free(old);
+        t->stats.memory += n * sizeof(struct process_entry *);
 }
 
 struct process_entry *process_table_find(struct process_table *t, uint32_t pid)
@@ -66,6 +125,7 @@ static int push_image(struct process_table *t, struct process_entry *p, uint64_t
 
         if (!i)
                 return -ENOMEM;
+        t->stats.memory += sizeof(*i);
         i->from_ns = from_ns;
         i->maps = maps;
         i->older = p->image;
@@ -79,7 +139,7 @@ static int push_empty_image(struct process_table *t, struct process_entry *p, ui
 {
         struct process_maps *maps;
 
-        int r = process_maps_new(&maps);
+        int r = process_maps_new(&maps, &t->ops);
         if (r < 0)
                 return r;
         r = push_image(t, p, from_ns, maps);
@@ -94,6 +154,7 @@ static void free_images(struct process_table *t, struct process_image *i)
                 struct process_image *older = i->older;
                 process_maps_unref(i->maps, &t->ops);
                 free(i);
+                t->stats.memory -= sizeof(*i);
                 i = older;
         }
 }
@@ -132,9 +193,7 @@ struct process_entry *process_table_next_dirty(struct process_table *t)
 
 struct process_entry *process_table_next(struct process_table *t, struct process_entry *p)
 {
-        struct process_entry *next = p ? p->next : t->head.next;
-
-        return next == &t->head ? NULL : next;
+        return ring_next(&t->live, p);
 }
 
 static void link_newest(struct process_table *t, struct process_entry *p)
@@ -149,11 +208,11 @@ static void link_newest(struct process_table *t, struct process_entry *p)
                 p->older = old;
         }
         *at = p;
-        p->next = &t->head;
-        p->prev = t->head.prev;
-        p->prev->next = p;
-        t->head.prev = p;
+        ring_append(&t->live, &p->ring);
         t->stats.processes++;
+        t->stats.memory += sizeof(*p);
+        if (t->stats.processes > t->n_buckets)
+                grow(t);
 }
 
 static struct process_entry *add_process(struct process_table *t, uint32_t pid, struct process_maps *maps,
@@ -180,6 +239,8 @@ static void mark_exited(struct process_table *t, struct process_entry *p)
                 return;
         p->process.exited = true;
         p->exited_tick = t->tick;
+        ring_remove(&p->ring);
+        ring_append(&t->exited, &p->ring);
         t->stats.exits++;
         process_table_mark(t, p);
 }
@@ -442,16 +503,18 @@ static void scan_one(void *ctx, uint32_t pid)
 
 int process_table_scan_all(struct process_table *t)
 {
-        t->boot_offset_ns = now_boottime_ns() - now_monotonic_ns();
+        uint64_t begin = now_monotonic_ns();
+
+        t->boot_offset_ns = now_boottime_ns() - begin;
         int r = process_scan_all(scan_one, t);
         if (r < 0)
                 return r;
         /* Whoever was not there any more is gone, whatever became of the record that said so. */
-        uint64_t now = now_monotonic_ns();
-        for (struct process_entry *p = NULL; (p = process_table_next(t, p));)
-                if (!p->process.exited && now - p->rescanned_ns > 10 * NSEC_PER_SEC &&
-                    p->applied_ns < now - NSEC_PER_SEC)
+        for (struct process_entry *p = process_table_next(t, NULL), *next; p; p = next) {
+                next = process_table_next(t, p);
+                if (p->rescanned_ns < begin)
                         (void)process_table_scan(t, p->process.pid);
+        }
         return 0;
 }
 
@@ -512,6 +575,7 @@ static bool refresh_list(struct process_table *t, struct process_maps *maps)
 
 void process_table_refresh(struct process_table *t)
 {
+        /* What has ended did so with what it had: a sample that still waits is walked with that. */
         for (struct process_entry *p = NULL; (p = process_table_next(t, p));)
                 for (struct process_image *i = p->image; i; i = i->older)
                         if (refresh_list(t, i->maps)) {
@@ -552,9 +616,9 @@ static void unlink_process(struct process_table *t, struct process_entry *p)
                         newest = newest->older;
                 newest->older = p->older;
         }
-        p->prev->next = p->next;
-        p->next->prev = p->prev;
+        ring_remove(&p->ring);
         t->stats.processes--;
+        t->stats.memory -= sizeof(*p);
 }
 
 static void unlink_dirty(struct process_table *t, struct process_entry *p)
@@ -568,50 +632,90 @@ static void unlink_dirty(struct process_table *t, struct process_entry *p)
         *at = p->next_dirty;
 }
 
-void process_table_tick(struct process_table *t, void (*gone)(void *ctx, struct process_entry *p), void *ctx)
+static void forget(struct process_table *t, struct process_entry *p, process_gone_fn gone, void *ctx)
 {
+        gone(ctx, p);
+        unlink_dirty(t, p);
+        unlink_process(t, p);
+        free_images(t, p->image);
+        free(p);
+}
+
+void process_table_tick(struct process_table *t, process_gone_fn gone, void *ctx)
+{
+        struct process_entry *p;
+
         t->tick++;
         uint64_t now = now_monotonic_ns();
         t->boot_offset_ns = now_boottime_ns() - now;
-        for (struct process_entry *p = process_table_next(t, NULL), *next; p; p = next) {
-                next = process_table_next(t, p);
+        while ((p = ring_next(&t->exited, NULL)) && t->tick - p->exited_tick >= GRACE_TICKS &&
+               now - p->applied_ns >= GRACE_NS)
+                forget(t, p, gone, ctx);
+        for (p = NULL; (p = process_table_next(t, p));)
                 drop_old_images(t, p, now);
-                if (!p->process.exited || t->tick - p->exited_tick < GRACE_TICKS ||
-                    now - p->applied_ns < GRACE_NS)
-                        continue;
-                gone(ctx, p);
-                unlink_dirty(t, p);
-                unlink_process(t, p);
-                free_images(t, p->image);
-                free(p);
+}
+
+void process_table_trim(struct process_table *t, process_gone_fn gone, void *ctx)
+{
+        struct process_entry *p;
+
+        while (t->stats.memory + t->list_bytes > t->limit && (p = ring_next(&t->exited, NULL))) {
+                forget(t, p, gone, ctx);
+                t->stats.forgotten++;
         }
 }
 
-int process_table_new(struct process_table **ret, struct object_table *objects,
+void process_table_unmark(struct process_table *t, uint32_t mark)
+{
+        struct process_entry *p;
+
+        for (p = NULL; (p = ring_next(&t->live, p));)
+                p->process.marks &= ~mark;
+        for (p = NULL; (p = ring_next(&t->exited, p));)
+                p->process.marks &= ~mark;
+}
+
+int process_table_new(struct process_table **ret, struct object_table *objects, uint64_t memory,
                       void (*withdrawn)(void *ctx, uint32_t first, uint32_t n), void *ctx)
 {
         struct process_table *t = calloc(1, sizeof(*t));
 
         if (!t)
                 return -ENOMEM;
+        t->n_buckets = FIRST_BUCKETS;
+        t->bucket = calloc(t->n_buckets, sizeof(struct process_entry *));
+        if (!t->bucket) {
+                free(t);
+                return -ENOMEM;
+        }
         t->objects = objects;
-        t->ops = (struct process_map_ops){on_mapped, on_unmapped, withdrawn, ctx};
-        t->head.next = t->head.prev = &t->head;
+        t->limit = memory;
+        t->ops = (struct process_map_ops){on_mapped, on_unmapped, withdrawn, ctx, &t->list_bytes};
+        ring_init(&t->live);
+        ring_init(&t->exited);
         t->boot_offset_ns = now_boottime_ns() - now_monotonic_ns();
+        t->stats.memory = sizeof(*t) + t->n_buckets * sizeof(struct process_entry *);
         *ret = t;
         return 0;
+}
+
+static void free_ring(struct process_table *t, struct process_ring *ring)
+{
+        for (struct process_entry *p = ring_next(ring, NULL), *next; p; p = next) {
+                next = ring_next(ring, p);
+                free_images(t, p->image);
+                free(p);
+        }
 }
 
 struct process_table *process_table_free(struct process_table *t)
 {
         if (!t)
                 return NULL;
-        for (struct process_entry *p = process_table_next(t, NULL), *next; p; p = next) {
-                next = process_table_next(t, p);
-                free_images(t, p->image);
-                free(p);
-        }
+        free_ring(t, &t->live);
+        free_ring(t, &t->exited);
         buf_free(&t->scratch);
+        free(t->bucket);
         free(t);
         return NULL;
 }
@@ -619,12 +723,5 @@ struct process_table *process_table_free(struct process_table *t)
 void process_table_stats(const struct process_table *t, struct process_table_stats *ret)
 {
         *ret = t->stats;
-        ret->memory = sizeof(*t) + t->scratch.cap;
-        for (const struct process_entry *p = t->head.next; p != &t->head; p = p->next) {
-                ret->memory += sizeof(struct process_entry);
-                for (const struct process_image *i = p->image; i; i = i->older)
-                        ret->memory += sizeof(*i) +
-                                       (sizeof(*i->maps) + i->maps->cap * sizeof(i->maps->mapping[0])) /
-                                                       i->maps->refs;
-        }
+        ret->memory += t->list_bytes + t->scratch.cap;
 }

@@ -17,11 +17,15 @@ struct process_image {
         uint32_t replaced_tick;    /* when the next image came */
 };
 
+struct process_ring {
+        struct process_ring *next, *prev;
+};
+
 struct process_entry {
         struct process process;      /* first: a struct process * of the tracker is one of these */
         struct process_entry *older; /* had the pid before */
         struct process_entry *next_in_bucket;
-        struct process_entry *next, *prev; /* all */
+        struct process_ring ring; /* of those that live, or have exited */
         struct process_entry *next_dirty;
         struct process_image *image; /* newest; never NULL */
         uint64_t born_ns;            /* monotonic, as its records tell; 0: before we looked */
@@ -41,7 +45,8 @@ struct process_entry {
 
 struct process_table;
 
-int process_table_new(struct process_table **ret, struct object_table *objects,
+/* memory: bytes for processes and lists; see process_table_trim(). */
+int process_table_new(struct process_table **ret, struct object_table *objects, uint64_t memory,
                       void (*withdrawn)(void *ctx, uint32_t first, uint32_t n), void *ctx);
 struct process_table *process_table_free(struct process_table *t);
 
@@ -69,19 +74,29 @@ void process_table_find_ns_pid(struct process_table *t, struct process_entry *p)
 struct process_entry *process_table_next_dirty(struct process_table *t);
 void process_table_mark(struct process_table *t, struct process_entry *p);
 
-/* All processes: *p NULL gives the first. */
+/* All processes that have not exited: p NULL gives the first. */
 struct process_entry *process_table_next(struct process_table *t, struct process_entry *p);
 
 /* Exchanges objects whose contents changed in the lists of all processes, and marks those processes that
  * refer to an object with `republish`. */
 void process_table_refresh(struct process_table *t);
 
-/* Once per drain: frees what samples can no longer refer to. `gone` is called before a process is freed. */
-void process_table_tick(struct process_table *t, void (*gone)(void *ctx, struct process_entry *p),
-                        void *ctx);
+/* Called before a process is freed. */
+typedef void (*process_gone_fn)(void *ctx, struct process_entry *p);
+
+/* Once per drain: frees what samples can no longer refer to. */
+void process_table_tick(struct process_table *t, process_gone_fn gone, void *ctx);
+
+/* Frees those that exited first, as long as all take more than they may: samples of them that were not
+ * drained yet keep their stacks and the name of the thread, and lose what else was known of the process. */
+void process_table_trim(struct process_table *t, process_gone_fn gone, void *ctx);
+
+/* Takes a mark from all that carry it. */
+void process_table_unmark(struct process_table *t, uint32_t mark);
 
 struct process_table_stats {
         uint64_t execs, forks, exits, lost, ignored;
+        uint64_t forgotten; /* by process_table_trim() */
         uint32_t processes;
         uint64_t memory;
 };

@@ -63,6 +63,7 @@ static void json_cost(const struct status *s, struct json_out *j)
         json_double(j, "cpu_limit", s->budget->limit_ppm / 1e6);
         json_double(j, "over_cpu_limit_seconds", (double)s->budget->over_ns / 1e9);
         json_bool(j, "names_wait", s->budget->names_wait);
+        json_bool(j, "following_waits", s->budget->following_waits);
         json_double(j, "daemon_cpu_seconds", (double)c->daemon_ns / 1e9);
         json_double(j, "worker_cpu_seconds", (double)c->worker_ns / 1e9);
         json_double(j, "kernel_cpu_seconds", (double)c->kernel_ns / 1e9);
@@ -86,6 +87,7 @@ static void json_tracking(const struct status *s, struct json_out *j)
         json_u64(j, "tables_evicted", t->evictions);
         json_u64(j, "records", t->records);
         json_u64(j, "records_lost", t->records_lost);
+        json_u64(j, "records_skipped", t->records_skipped);
         json_u64(j, "execs", t->execs);
         json_u64(j, "samples_deferred", t->deferred);
         json_u64(j, "samples_deferred_complete", t->deferred_complete);
@@ -215,6 +217,9 @@ static void metrics_cost(const struct status *s, struct buf *out)
                (double)s->budget->over_ns / 1e9);
         metric(out, "names_wait", "gauge", "1 while names wait so that profd keeps to Cpu=.",
                s->budget->names_wait);
+        metric(out, "following_waits", "gauge",
+               "1 while starting processes are not followed so that profd keeps to Cpu=.",
+               s->budget->following_waits);
         metric(out, "memory_limit_bytes", "gauge", "Memory profd may hold.", (double)s->memory_limit);
 }
 
@@ -259,6 +264,9 @@ void status_metrics(const struct status *s, struct buf *out)
                (double)c->tracker.evictions);
         metric(out, "records_lost_total", "counter",
                "Mapping records lost by the kernel; repaired from /proc.", (double)c->tracker.records_lost);
+        metric(out, "records_skipped_total", "counter",
+               "Mapping records not read so that profd keeps to Cpu=; repaired from /proc.",
+               (double)c->tracker.records_skipped);
         metric(out, "samples_deferred_total", "counter", "Samples whose walk was finished in user space.",
                (double)c->tracker.deferred);
         metric(out, "samples_deferred_hurried_total", "counter",

@@ -27,6 +27,8 @@
 
 #define RING_BYTES     (4u << 20) /* of all CPUs */
 #define DEFERRED_BYTES (8u << 20)
+#define PROCESS_SHARE  4          /* of the memory for tables, for processes besides, */
+#define PROCESS_BYTES  (1u << 20) /* and at least */
 /* A record of this age is in its ring: what is younger may still be overtaken by one of another CPU. */
 #define SETTLE_NS     (2 * NSEC_PER_MSEC)
 #define RESCAN_ALL_NS (5 * NSEC_PER_SEC) /* between two readings of all /proc after records were lost */
@@ -46,8 +48,10 @@ struct tracker {
         int kick_fd; /* readable when a deferred sample may go on */
         uint64_t applied_ns, rescanned_ns, checked_ns;
         uint64_t records;
-        uint32_t marks; /* in use, of tracker_follow() */
-        bool lost;      /* records were, since the last rescan */
+        uint32_t marks;   /* in use, of tracker_follow() */
+        uint64_t skipped; /* records */
+        bool held;        /* records are thrown away */
+        bool lost;        /* records were, since the last rescan */
 };
 
 static void on_moved(void *ctx)
@@ -80,7 +84,9 @@ static int make_parts(struct tracker *t, const struct unwind_maps *maps, struct 
         if (r == 0)
                 r = object_table_new(&t->objects, symbols, t->tables, on_moved, t);
         if (r == 0)
-                r = process_table_new(&t->processes, t->objects, unwind_lists_withdrawn, t->lists);
+                r = process_table_new(&t->processes, t->objects,
+                                      MAX_OF(memory / PROCESS_SHARE, PROCESS_BYTES), unwind_lists_withdrawn,
+                                      t->lists);
         if (r == 0)
                 r = tracker_rows_new(&t->rows);
         if (r == 0) {
@@ -169,6 +175,12 @@ int tracker_fd(const struct tracker *t)
         return t->epoll_fd;
 }
 
+void tracker_hold(struct tracker *t, bool held)
+{
+        t->held = held;
+        t->lost = t->lost || held;
+}
+
 static void on_record(void *ctx, const struct process_record *r)
 {
         struct tracker *t = ctx;
@@ -182,6 +194,11 @@ static void apply_records(struct tracker *t)
 {
         uint64_t until = now_monotonic_ns() - SETTLE_NS;
 
+        if (t->held) {
+                t->skipped += process_rings_skip(t->rings);
+                t->applied_ns = until;
+                return;
+        }
         if (process_rings_read(t->rings, t->batch) < 0)
                 t->lost = true;
         t->records += record_batch_run(t->batch, until, on_record, t);
@@ -196,7 +213,7 @@ static void rescan_doubtful(struct tracker *t, uint64_t now)
         t->checked_ns = now;
         for (struct process_entry *p = process_table_next(t->processes, NULL), *next; p; p = next) {
                 next = process_table_next(t->processes, p);
-                if (p->rescan && !p->process.exited && now - p->rescanned_ns > RESCAN_ONE_NS)
+                if (p->rescan && now - p->rescanned_ns > RESCAN_ONE_NS)
                         (void)process_table_scan(t->processes, p->process.pid); /* gone: marked so */
         }
 }
@@ -211,6 +228,13 @@ static void publish(struct tracker *t, uint64_t now)
                 unwind_lists_publish(t->lists, t->processes, p, now);
 }
 
+static void on_gone(void *ctx, struct process_entry *p)
+{
+        struct tracker *t = ctx;
+
+        unwind_lists_remove(t->lists, p);
+}
+
 int tracker_poll(struct tracker *t)
 {
         uint64_t kicks;
@@ -219,11 +243,12 @@ int tracker_poll(struct tracker *t)
         apply_records(t);
         object_table_dispatch(t->objects);
         uint64_t now = now_monotonic_ns();
-        if (t->lost && now - t->rescanned_ns > RESCAN_ALL_NS)
+        if (t->lost && !t->held && now - t->rescanned_ns > RESCAN_ALL_NS)
                 (void)rescan_all(t); /* /proc cannot be read: said at the start */
         rescan_doubtful(t, now);
         deferred_run(t->deferred, t->applied_ns, now);
         publish(t, now);
+        process_table_trim(t->processes, on_gone, t);
         return 0;
 }
 
@@ -250,13 +275,6 @@ void tracker_window(struct tracker *t, uint32_t number)
 uint32_t tracker_oldest_window(const struct tracker *t)
 {
         return deferred_oldest(t->deferred);
-}
-
-static void on_gone(void *ctx, struct process_entry *p)
-{
-        struct tracker *t = ctx;
-
-        unwind_lists_remove(t->lists, p);
 }
 
 void tracker_drained(struct tracker *t)
@@ -349,9 +367,7 @@ int tracker_follow(struct tracker *t, uint32_t pid, uint32_t *ret_mark)
 
 void tracker_unfollow(struct tracker *t, uint32_t mark)
 {
-        for (struct process_entry *p = process_table_next(t->processes, NULL); p;
-             p = process_table_next(t->processes, p))
-                p->process.marks &= ~mark;
+        process_table_unmark(t->processes, mark);
         t->marks &= ~mark;
 }
 
@@ -371,6 +387,7 @@ void tracker_stats(const struct tracker *t, struct tracker_stats *ret)
         *ret = (struct tracker_stats){
                         .records = t->records,
                         .records_lost = p.lost,
+                        .records_skipped = t->skipped,
                         .execs = p.execs,
                         .forks = p.forks,
                         .exits = p.exits,
@@ -391,7 +408,7 @@ void tracker_stats(const struct tracker *t, struct tracker_stats *ret)
                         .rules = u.rules,
                         .shards = u.shards,
                         .evictions = u.evictions,
-                        .no_room = u.no_room + l.no_room + u.no_rules + p.ignored,
+                        .no_room = u.no_room + l.no_room + u.no_rules + p.ignored + p.forgotten,
                         .memory = p.memory + o.memory + d.memory + tracker_rows_memory(t->rows) +
                                   process_rings_memory(t->rings),
         };

@@ -41,7 +41,7 @@ struct process {
         uint32_t ns_pid; /* its pid in its own innermost pid namespace; 0 unknown */
 };
 
-/* memory: bytes that unwind tables may take. */
+/* memory: bytes that unwind tables may take; processes may take a quarter of that besides. */
 int tracker_new(struct tracker **ret, const struct unwind_maps *maps, struct symclient *symbols,
                 uint64_t memory);
 struct tracker *tracker_free(struct tracker *t);
@@ -53,6 +53,10 @@ int tracker_start(struct tracker *t);
 int tracker_fd(const struct tracker *t);
 int tracker_poll(struct tracker *t);
 int tracker_follow_cpus(struct tracker *t);
+
+/* Held, it throws the kernel's records away: processes that begin and mappings that are made meanwhile are
+ * known when a sample of them asks for them, or when /proc is read after the hold. */
+void tracker_hold(struct tracker *t, bool held);
 
 /* Takes a deferred sample with its kernel frames (copies both; a sampler_raw_fn); its row comes out of a
  * later tracker_drain(), at the latest when its table has not come within a second. */
@@ -96,6 +100,7 @@ void tracker_unfollow(struct tracker *t, uint32_t mark);
 
 struct tracker_stats {
         uint64_t records, records_lost; /* of the kernel; lost ones are made up for by reading /proc */
+        uint64_t records_skipped;       /* while held */
         uint64_t execs, forks, exits;
         uint64_t deferred;          /* samples taken */
         uint64_t deferred_complete; /* finished with a whole stack */
@@ -111,7 +116,7 @@ struct tracker_stats {
         uint32_t rules, shards;
         uint64_t rows;
         uint64_t evictions; /* pieces of tables put out for want of room */
-        uint64_t no_room;   /* lists, tables, rules and mappings for which none was found */
+        uint64_t no_room;   /* lists, tables, rules, mappings and ended processes for which none was found */
         uint64_t memory;    /* bytes of user-space state, shared maps not counted */
 };
 void tracker_stats(const struct tracker *t, struct tracker_stats *ret);

@@ -13,6 +13,7 @@
 
 /* Pids that no process of this host has: nothing here may be read from /proc. */
 #define PID(n) (0x7fff0000u + (n))
+#define LIMIT  (1u << 20) /* bytes of processes */
 
 struct world {
         struct symclient *symbols;
@@ -36,7 +37,7 @@ static int setup(void **state)
 
         w = (struct world){.symbols = symclient_fake_new()};
         assert_int_equal(object_table_new(&w.objects, w.symbols, NULL, on_step, NULL), 0);
-        assert_int_equal(process_table_new(&w.processes, w.objects, on_withdrawn, &w), 0);
+        assert_int_equal(process_table_new(&w.processes, w.objects, LIMIT, on_withdrawn, &w), 0);
         *state = &w;
         return 0;
 }
@@ -364,6 +365,67 @@ static void test_objects_live_as_long_as_something_maps_them(void **state)
         assert_int_equal(s.objects, 0);
 }
 
+static uint64_t memory(struct world *w)
+{
+        struct process_table_stats s;
+
+        process_table_stats(w->processes, &s);
+        return s.memory;
+}
+
+/* Each pid once, more at a time than the table began with room for; what they took is given back. */
+static void test_a_storm_of_processes(void **state)
+{
+        struct world *w = *state;
+        uint64_t before;
+
+        add_map(w, 1, PID(0), 0x1000, 0x2000, 0, 1, "shell");
+        for (uint32_t round = 0; round < 2; round++) {
+                before = memory(w);
+                for (uint32_t i = 1; i <= 3000; i++) {
+                        fork_(w, 10 + round, PID(i), PID(0));
+                        exec(w, 10 + round, PID(i), "true");
+                        add_map(w, 10 + round, PID(i), 0x5000, 0x6000, 0, 3, "true");
+                }
+                for (uint32_t i = 1; i <= 3000; i++) {
+                        assert_string_equal(maps(w, PID(i)), "5-6+0:true");
+                        exit_(w, 20 + round, PID(i), PID(i));
+                }
+                assert_true(memory(w) > before + 3000 * sizeof(struct process_entry));
+                tick(w);
+                tick(w);
+                for (uint32_t i = 1; i <= 3000; i++)
+                        assert_null(process_table_find(w->processes, PID(i)));
+        }
+        assert_int_equal(memory(w), before); /* the buckets stay */
+}
+
+static void test_ended_processes_keep_to_their_share(void **state)
+{
+        struct world *w = *state;
+        struct process_table_stats s;
+
+        add_map(w, 1, PID(0), 0x1000, 0x2000, 0, 1, "shell");
+        for (uint32_t i = 1; i <= 10000; i++) {
+                fork_(w, i, PID(i), PID(0));
+                if (i > 1)
+                        exit_(w, i, PID(i), PID(i));
+        }
+        process_table_stats(w->processes, &s);
+        assert_true(s.memory > LIMIT);
+        process_table_trim(w->processes, on_gone, NULL);
+        process_table_stats(w->processes, &s);
+        assert_in_range(s.memory, LIMIT / 2, LIMIT);
+        assert_int_equal(s.forgotten + s.processes, 10001);
+        /* Those that ended first are gone; what lives stays. */
+        assert_string_equal(maps(w, PID(0)), "1-2+0:shell");
+        assert_string_equal(maps(w, PID(1)), "1-2+0:shell");
+        assert_null(process_table_find(w->processes, PID(2)));
+        assert_null(process_table_find(w->processes, PID(1 + s.forgotten)));
+        assert_non_null(process_table_find(w->processes, PID(2 + s.forgotten)));
+        assert_non_null(process_table_find(w->processes, PID(10000)));
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -382,6 +444,9 @@ int main(void)
                         cmocka_unit_test_setup_teardown(test_late_records_do_not_undo_younger_ones, setup,
                                                         teardown),
                         cmocka_unit_test_setup_teardown(test_followed_are_the_children_too, setup, teardown),
+                        cmocka_unit_test_setup_teardown(test_a_storm_of_processes, setup, teardown),
+                        cmocka_unit_test_setup_teardown(test_ended_processes_keep_to_their_share, setup,
+                                                        teardown),
                         cmocka_unit_test_setup_teardown(test_objects_live_as_long_as_something_maps_them,
                                                         setup, teardown),
         };

@@ -40,7 +40,9 @@ static int setup(void **state)
         w.symbols = symclient_fake_new();
         assert_int_equal(unwind_lists_new(&w.lists, &w.maps), 0);
         assert_int_equal(object_table_new(&w.objects, w.symbols, NULL, on_step, NULL), 0);
-        assert_int_equal(process_table_new(&w.processes, w.objects, unwind_lists_withdrawn, w.lists), 0);
+        assert_int_equal(
+                        process_table_new(&w.processes, w.objects, 1 << 20, unwind_lists_withdrawn, w.lists),
+                        0);
         return 0;
 }
 

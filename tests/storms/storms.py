@@ -130,35 +130,40 @@ def judge_totals(profile, pid, used, took):
           f"lost at most {lost:.2f})")
 
 
+def judge(d, watch, lowest, first, last):
+    over = watch.spans_over(args.cpu / 100 * 1.05, since=START)
+    for a, b, share in over:
+        print(f"over {args.cpu} % from {a:.0f} to {b:.0f} s, {share * 100:.2f} % at most")
+    check(all(b - a <= PROMISE + SLACK for a, b, _ in over), f"never over Cpu= for longer than {PROMISE} s")
+    memory = last["cost"]["memory_limit_bytes"]
+    most = max(watch.memory(r) for r in watch.rows)
+    check(most <= memory, f"Memory= is kept to: {most / 2**20:.1f} of {memory / 2**20:.0f} MiB")
+    if min(lowest) < args.rate:
+        check("sampling at" in d.logged() and "lowered to keep to Cpu=" in d.logged(), "a lowered rate is in the log")
+    lost = sum(x["samples"] for x in last["losses"] if x["cause"] != "missed")
+    check(last["samples_taken"] == last["samples_delivered"] + lost + last["samples_waiting"],
+          f"all samples are accounted for: {last['samples_taken']} taken, {lost} lost")
+    for cause in last["losses"]:
+        if cause["samples"]:
+            print(f"lost: {cause['cause']}: {cause['samples']} of {last['samples_taken'] - first['samples_taken']}")
+
+
 def main():
-    limit = args.cpu / 100
     config = (f"[Sampling]\nFrequency={args.rate}\nEvents=cycles\n[Limits]\nCpu={args.cpu}%\nMemory={args.memory}\n"
               "[Store]\nWindow=10s\n")
     with Daemon(config) as d, Work([f"{PROGRAMS}/split31", LIFE]) as known:
         watch = Watch(d, args.csv)
         watch.start()
-        time.sleep(START)
-        first = d.status()
-        lowest = [storm_once(d, watch, storm, known) for storm in args.storms]
-        time.sleep(12)  # the last window
-        last = d.status()
-        watch.stop()
-
-        over = watch.spans_over(limit * 1.05, since=START)
-        for a, b, share in over:
-            print(f"over {args.cpu} % from {a:.0f} to {b:.0f} s, {share * 100:.2f} % at most")
-        check(all(b - a <= PROMISE + SLACK for a, b, _ in over), f"never over Cpu= for longer than {PROMISE} s")
-        memory = last["cost"]["memory_limit_bytes"]
-        most = max(watch.memory(r) for r in watch.rows)
-        check(most <= memory, f"Memory= is kept to: {most / 2**20:.1f} of {memory / 2**20:.0f} MiB")
-        if min(lowest) < args.rate:
-            check("sampling at" in d.logged() and "lowered to keep to Cpu=" in d.logged(), "a lowered rate is in the log")
-        lost = sum(x["samples"] for x in last["losses"] if x["cause"] != "missed")
-        check(last["samples_taken"] == last["samples_delivered"] + lost + last["samples_waiting"],
-              f"all samples are accounted for: {last['samples_taken']} taken, {lost} lost")
-        for cause in last["losses"]:
-            if cause["samples"]:
-                print(f"lost: {cause['cause']}: {cause['samples']} of {last['samples_taken'] - first['samples_taken']}")
+        try:
+            time.sleep(START)
+            first = d.status()
+            lowest = [storm_once(d, watch, storm, known) for storm in args.storms]
+            time.sleep(12)  # the last window
+            last = d.status()
+        finally:
+            watch.stop()
+            print(d.logged())
+        judge(d, watch, lowest, first, last)
 
 
 try:
