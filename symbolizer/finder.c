@@ -85,8 +85,7 @@ static void *seek(void *arg)
                 }
                 s->result = found;
                 s->state = SEEKER_DONE;
-                if (write(s->event_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
-                        break;
+                (void)!write(s->event_fd, &one, sizeof(one)); /* else it is taken for late, and left */
         }
         pthread_mutex_unlock(&s->lock);
         seeker_free(s);
