@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 PROFCTL, PROFD = os.environ["PROFCTL"], os.environ["PROFD"]
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -232,10 +233,25 @@ def check_links():
                 check(anchor in anchors, f"{os.path.basename(page)}: there is a heading for {link}")
 
 
+def check_pictures():
+    """Made by docs/pictures/make: of an example alone, and small."""
+    directory = os.path.join(TOP, "docs", "pictures")
+    pictures = [n for n in os.listdir(directory) if n.endswith((".svg", ".png"))]
+    shown = set(re.findall(r"\]\((?:docs/)?pictures/([\w.-]+)\)", read("README.md") + read("docs", "tour.md")))
+    same(set(pictures), shown, "pictures that there are and that are shown")
+    check(sum(os.path.getsize(os.path.join(directory, n)) for n in pictures) < 500000, "all pictures are small together")
+    for name in pictures:
+        if name.endswith(".svg"):
+            text = "".join(xml.etree.ElementTree.parse(os.path.join(directory, name)).getroot().itertext())
+            paths = re.findall(r"(?<![\w.])/(?:home|root|tmp|work|srv|opt|mnt|var|usr/src)/[\w./-]*", text)
+            check(all(p.startswith("/srv/example/") for p in paths), f"{name} is of the example: {paths}")
+
+
 check_options()
 check_man_pages()
 check_shown_commands()
 check_completion()
+check_pictures()
 check_configuration()
 check_losses_and_metrics()
 check_links()
