@@ -106,8 +106,10 @@ static void check_memory(struct doctor *d, struct json_object *s)
         human_bytes(a, (uint64_t)used);
         human_bytes(b, (uint64_t)limit);
         doctor_say(d, tight || evicted ? FINDING_NOTE : FINDING_GOOD, "memory", "%s of %s%s", a, b,
-                   tight     ? "; raise Memory= in /etc/profd/profd.conf"
-                   : evicted ? "; unwind tables had to be dropped: raise Memory= in /etc/profd/profd.conf"
+                   tight     ? "; raise Memory= in /etc/profd/profd.conf, and MemoryMax= of the unit"
+                   : evicted ? "; unwind tables had to be dropped: raise Memory= in /etc/profd/profd.conf, "
+                               "and "
+                               "MemoryMax= of the unit"
                              : "");
 }
 

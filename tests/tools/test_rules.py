@@ -21,6 +21,10 @@ if not used or used - there:
 documented = set(re.findall(r"\bprofd_\w+", read("docs", "operations.md")))
 if used - documented:
     sys.exit(f"FAILED: alerts that operations.md does not have: {used - documented}")
+operations = read("docs", "operations.md")
+alerts = set(re.findall(r"- alert: (\w+)", read("packaging", "prometheus", "profd.rules.yml")))
+if alerts != set(re.findall(r"^\| `(Profd\w+)` \|", operations, re.M)):
+    sys.exit("FAILED: operations.md and the rules have different alerts")
 if not shutil.which("promtool"):
     print("skipped: needs promtool (Debian: prometheus)")
     sys.exit(77)
