@@ -66,6 +66,27 @@ fail(const struct http_request *request, const char *fmt, ...)
         return request->error ? STATUS_FAILED : say_failed("%s", buf_text(&text));
 }
 
+/* About a host that cannot be read from, by what went wrong. */
+static const char *what_to_do(const struct target *t, CURLcode code)
+{
+        switch (code) {
+        case CURLE_COULDNT_CONNECT:
+        case CURLE_COULDNT_RESOLVE_HOST:
+                return "; does profd run there, with Listen= in its configuration?";
+        case CURLE_PEER_FAILED_VERIFICATION:
+                return "; --ca FILE names the authority that signed its certificate";
+        case CURLE_SSL_CACERT_BADFILE:
+                return "; look at the file of --ca";
+        case CURLE_SSL_CERTPROBLEM:
+        case CURLE_SSL_CONNECT_ERROR:
+                return t->certificate ? "; look at the files of --cert and --key" : "";
+        case CURLE_GOT_NOTHING:
+                return strncmp(t->host, "http://", 7) ? "" : "; what profd serves over TCP is https://";
+        default:
+                return "";
+        }
+}
+
 static int fail_unreachable(const struct target *t, const struct http_request *q, CURL *curl, CURLcode code,
                             const char *detail)
 {
@@ -77,10 +98,7 @@ static int fail_unreachable(const struct target *t, const struct http_request *q
                             t->host ? t->host : t->socket);
         if (t->host)
                 return fail(q, "cannot read from %s: %s%s", t->host,
-                            detail[0] ? detail : curl_easy_strerror(code),
-                            code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST
-                                            ? "; does profd run there, with Listen= in its configuration?"
-                                            : "");
+                            detail[0] ? detail : curl_easy_strerror(code), what_to_do(t, code));
         if (code == CURLE_COULDNT_CONNECT && os_errno == EACCES)
                 return fail(q,
                             "no permission to open %s; use sudo, or join the group profd "

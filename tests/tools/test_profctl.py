@@ -3,6 +3,8 @@ import json
 import os
 import re
 import shutil
+import socket
+import threading
 import unittest
 
 import support
@@ -234,6 +236,23 @@ class Mishaps(Case):
         line = self.refused(1, "report", "--host", "https://localhost:1")
         self.assertIn("cannot read from https://localhost:1: ", line)
         self.assertTrue(line.endswith("; does profd run there, with Listen= in its configuration?"), line)
+
+    def test_a_host_that_is_asked_in_the_wrong_way(self):
+        server = socket.create_server(("localhost", 0))
+        self.addCleanup(server.close)
+
+        def close_each():
+            try:
+                while True:
+                    connection = server.accept()[0]
+                    connection.recv(65536)
+                    connection.close()
+            except OSError:
+                pass  # the end of the test
+        threading.Thread(target=close_each, daemon=True).start()
+        at = "localhost:%d" % server.getsockname()[1]
+        self.assertTrue(self.refused(1, "status", "--host", "http://" + at).endswith("over TCP is https://"))
+        self.assertTrue(self.refused(1, "status", "--host", at, "--ca", "/none").endswith("look at the file of --ca"))
 
 class Report(Case):
     def setUp(self):
