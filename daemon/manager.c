@@ -274,6 +274,23 @@ static void on_cancel(void *ctx, struct api_request *request)
         recorder_cancel(m->recorder, request);
 }
 
+/* Objects that would have names if there were more of something. */
+static void note_lacking(struct status *s)
+{
+        const struct tracker_stats *t = &s->now->tracker;
+
+        if (!t->objects_lacking)
+                return;
+        snprintf(s->lacking, sizeof(s->lacking), "frames of %u object%s have no names now: %s%s",
+                 t->objects_lacking, t->objects_lacking == 1 ? "" : "s",
+                 t->lacking_error == ECHILD ? "the symbolizer's worker cannot be started; see the log"
+                                            : strerror((int)t->lacking_error),
+                 t->lacking_error == EMFILE   ? "; raise LimitNOFILE= of profd.service"
+                 : t->lacking_error == ENFILE ? "; raise fs.file-max"
+                                              : "");
+        s->notes[s->n_notes++] = s->lacking;
+}
+
 static void fill_status(struct manager *m, struct status *s, const struct counters *now)
 {
         *s = (struct status){
@@ -297,6 +314,7 @@ static void fill_status(struct manager *m, struct status *s, const struct counte
                                 "are not followed have no names";
         if (m->budget.exceeded)
                 s->notes[s->n_notes++] = "more than Cpu= is used at the lowest rate; see the log";
+        note_lacking(s);
         if (!m->kernel)
                 s->notes[s->n_notes++] = "kernel functions have no names: /proc/kallsyms is hidden (kernel."
                                          "kptr_restrict, lockdown, or no CAP_SYSLOG)";

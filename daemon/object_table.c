@@ -20,7 +20,8 @@
 #define RETRY_NS        (1 * NSEC_PER_SEC)  /* after a file was found nowhere */
 #define MAX_WAIT_NS     (64 * NSEC_PER_SEC) /* between two tries when too little of something is there */
 #define NO_ROOM_NS      (10 * NSEC_PER_SEC)
-#define IDLE_NS         (300 * NSEC_PER_SEC) /* an object outlives its last process by this */
+#define IDLE_NS         (300 * NSEC_PER_SEC) /* an object outlives its last process by this, */
+#define SHORT_NS        (2 * MAX_WAIT_NS)    /* but not when others lacked a descriptor this short ago */
 /* A table of which only parts fit is asked for again at most so often that making it takes about a hundredth
  * of a CPU. */
 #define AGAIN_MIN_NS     NSEC_PER_SEC
@@ -46,6 +47,7 @@ struct object_table {
         struct object_entry *by_id[MAX_IDS + 1];
         uint32_t next_id, n_ids;
         uint32_t tick;
+        uint64_t lacked_ns; /* when there was no descriptor last; 0: never */
         bool changed;
         void (*on_step)(void *ctx);
         void *ctx;
@@ -290,6 +292,8 @@ static void fail(struct object_table *t, struct object_entry *o, int error)
         o->object.address_is_offset = true;
         if (!o->wait_ns)
                 t->stats.failed++;
+        if (error == -EMFILE || error == -ENFILE)
+                t->lacked_ns = now_monotonic_ns();
         o->retry_ns = now_monotonic_ns() + (will_pass(o->object.error) ? wait_longer(o) : RETRY_NS);
         step(t, o, OBJECT_FAILED);
 }
@@ -590,6 +594,11 @@ void object_entry_used(struct object_entry *o, uint64_t now_ns)
                 unwind_index_touch(o->table->tables, o->index);
 }
 
+static bool is_short(const struct object_table *t, uint64_t now_ns)
+{
+        return t->lacked_ns && now_ns < t->lacked_ns + SHORT_NS;
+}
+
 static bool can_go(const struct object_table *t, const struct object_entry *o, uint64_t now_ns)
 {
         if (o->refs || o->mappings || t->tick - o->used_tick < GRACE_TICKS)
@@ -597,19 +606,33 @@ static bool can_go(const struct object_table *t, const struct object_entry *o, u
         if (o->state == OBJECT_OPENING || o->state == OBJECT_READING || o->looking ||
             o->table_state == OBJECT_TABLE_REQUESTED)
                 return false;
-        return o->state == OBJECT_NEW || o->state == OBJECT_CODE || o->successor ||
+        return o->state == OBJECT_NEW || o->state == OBJECT_CODE || o->successor || is_short(t, now_ns) ||
                now_ns - o->used_ns > IDLE_NS;
+}
+
+static bool is_lacking(const struct object_entry *o)
+{
+        return o->state == OBJECT_FAILED && !o->successor && o->mappings && will_pass(o->object.error);
 }
 
 /* Its samples come without waiting for it, since it failed: nothing else would ask for it again. */
 static bool is_wanted_again(const struct object_entry *o, uint64_t now_ns)
 {
-        return o->state == OBJECT_FAILED && !o->successor && will_pass(o->object.error) &&
-               now_ns > o->retry_ns && o->mappings && now_ns - o->used_ns < MAX_WAIT_NS;
+        return is_lacking(o) && now_ns > o->retry_ns && now_ns - o->used_ns < MAX_WAIT_NS;
+}
+
+/* There may be descriptors again. */
+static void hurry(struct object_table *t, uint64_t now_ns)
+{
+        for (uint32_t i = 0; i < t->n_slots; i++)
+                if (t->slot[i] && is_lacking(t->slot[i]))
+                        t->slot[i]->retry_ns = MIN_OF(t->slot[i]->retry_ns, now_ns);
 }
 
 void object_table_tick(struct object_table *t, uint64_t now_ns)
 {
+        bool freed = false;
+
         t->tick++;
         for (uint32_t i = 0; i < t->n_slots; i++) {
                 struct object_entry *o = t->slot[i];
@@ -621,9 +644,13 @@ void object_table_tick(struct object_table *t, uint64_t now_ns)
                 }
                 if (is_wanted_again(o, now_ns))
                         open_object(t, o);
-                if (can_go(t, o, now_ns))
+                if (can_go(t, o, now_ns)) {
+                        freed |= o->state == OBJECT_READY;
                         entry_free(t, o);
+                }
         }
+        if (freed && is_short(t, now_ns))
+                hurry(t, now_ns);
 }
 
 void object_table_stats(const struct object_table *t, struct object_table_stats *ret)
@@ -635,5 +662,10 @@ void object_table_stats(const struct object_table *t, struct object_table_stats 
                 if (t->slot[i]) {
                         ret->memory += sizeof(struct object_entry) + strlen(t->slot[i]->path) + 1;
                         ret->open += t->slot[i]->state == OBJECT_READY;
+                        ret->past += t->slot[i]->state == OBJECT_READY && !t->slot[i]->mappings;
+                        if (is_lacking(t->slot[i])) {
+                                ret->lacking++;
+                                ret->lacking_error = t->slot[i]->object.error;
+                        }
                 }
 }

@@ -57,8 +57,10 @@ void object_table_tick(struct object_table *t, uint64_t now_ns);
 
 struct object_table_stats {
         uint32_t objects, open, stuck;
-        uint64_t failed;  /* files that could not be opened or read */
-        uint64_t changed; /* files whose contents were changed in place */
+        uint32_t past;                   /* of the open ones: not mapped any more */
+        uint64_t failed;                 /* files that could not be opened or read */
+        uint64_t changed;                /* files whose contents were changed in place */
+        uint32_t lacking, lacking_error; /* mapped, and not open for want of what the errno says */
         uint64_t memory;
 };
 void object_table_stats(const struct object_table *t, struct object_table_stats *ret);

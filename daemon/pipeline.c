@@ -197,13 +197,23 @@ int pipeline_past_row(void *pipeline, const struct sample_row *row)
 
 /* -- windows -- */
 
+/* New objects lack descriptors, and many of past ones are open for the book's sake alone. */
+static bool is_in_the_way(const struct pipeline *p)
+{
+        struct tracker_stats t;
+
+        tracker_stats(p->parts.tracker, &t);
+        return t.objects_lacking && t.objects_past > t.objects_open / 8;
+}
+
 /* A book that has grown over its share, or whose names were made before debug information came or when they
- * could not be made, is left to those that still use it. */
+ * could not be made, or that keeps too much open, is left to those that still use it. */
 static int renew_book(struct pipeline *p)
 {
         bool poor = book_is_poor(p->book) || symclient_look_again(p->parts.symbols) > 0;
 
         poor |= p->parts.kernel_debug && kernel_debug_seek(p->parts.kernel_debug) > 0;
+        poor |= is_in_the_way(p);
         struct book *book;
 
         if (!poor && book_memory(p->book) <= p->parts.memory)

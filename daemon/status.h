@@ -16,6 +16,7 @@ struct status {
         const char *store_directory;
         const char *notes[8]; /* what is not as it should be, one line each */
         uint32_t n_notes;
+        char lacking[160]; /* the text of one of them */
         uint64_t start_real_ns;
         uint32_t n_cpus;
         uint64_t memory_limit;

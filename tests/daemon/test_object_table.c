@@ -299,6 +299,31 @@ static void test_what_failed_for_want_of_something_is_tried_again(void **state)
         o->mappings = 0;
 }
 
+/* Objects that nobody maps any more are kept for their names, but not when others lack a descriptor. */
+static void test_idle_objects_make_way(void **state)
+{
+        static const int errors[] = {-E2BIG, -EMFILE};
+        struct symclient_fake *fake = symclient_fake(w.symbols);
+        struct object_table_stats stats;
+        uint64_t now = now_monotonic_ns();
+
+        fake->table_error = -ENODATA;
+        object_entry_used(opened(1), now);
+        symclient_fake_run(w.symbols);
+        for (uint32_t i = 0; i < ARRAY_SIZE(errors); i++) {
+                struct object_entry *other = opened(2 + i);
+                other->mappings = 1;
+                fake->open_error = errors[i];
+                symclient_fake_run(w.symbols);
+                for (uint32_t k = 0; k < 10; k++)
+                        object_table_tick(w.objects, now);
+                object_table_stats(w.objects, &stats);
+                assert_int_equal(stats.open, errors[i] == -EMFILE ? 0 : 1);
+                assert_int_equal(stats.lacking, errors[i] == -EMFILE ? 1 : 0);
+                assert_int_equal(stats.lacking_error, errors[i] == -EMFILE ? EMFILE : 0);
+        }
+}
+
 static void test_a_file_changed_in_place_is_another_object(void **state)
 {
         struct object_key key = key_of_file(1);
@@ -337,6 +362,7 @@ int main(void)
                         TEST(test_a_file_that_cannot_be_read_keeps_offsets),
                         TEST(test_found_later_it_is_another_object),
                         TEST(test_what_failed_for_want_of_something_is_tried_again),
+                        TEST(test_idle_objects_make_way),
                         TEST(test_a_file_changed_in_place_is_another_object),
                         TEST(test_what_is_outstanding_at_the_end),
         };
