@@ -233,6 +233,13 @@ def check_links():
                 check(anchor in anchors, f"{os.path.basename(page)}: there is a heading for {link}")
 
 
+def check_packages():
+    needed = {line.split()[0] for line in read("scripts", "packages").splitlines() if re.match(r"lib\S+-dev build$", line)}
+    control = read("packaging", "debian", "control")
+    missing = {name for name in needed if not re.search(rf"[ \n]{re.escape(name)}[ ,\n]", control)} - {"libc6-dev"}
+    check(not missing, f"the Debian package names what it needs to be built: {missing}")
+
+
 def check_pictures():
     """Made by docs/pictures/make: of an example alone, and small."""
     directory = os.path.join(TOP, "docs", "pictures")
@@ -251,6 +258,7 @@ check_options()
 check_man_pages()
 check_shown_commands()
 check_completion()
+check_packages()
 check_pictures()
 check_configuration()
 check_losses_and_metrics()
