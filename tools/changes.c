@@ -37,7 +37,7 @@ static int set(void *ctx, int id, const char *value)
 }
 
 static const struct option_spec options[] = {
-                {"lines", 'n', "N", "at most so many lines for each change (10)", OPT_LINES},
+                {"lines", 'n', "N", "at most N lines for each change (10)", OPT_LINES},
 };
 
 static const struct command_spec spec = {

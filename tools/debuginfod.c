@@ -156,7 +156,7 @@ static const char *examine(struct debuginfod *d, const char *id, const char *pat
         build_id_text(o.info.alt_build_id, o.info.alt_build_id_len, alt);
         object_close(d->symbols, &o);
         if (r < 0)
-                return "is no ELF file";
+                return "is not an ELF file";
         if (strcmp(have, id) != 0)
                 return "has another build ID";
         return o.info.has_debug || o.info.has_symtab ? NULL : "has neither debug information nor symbols";
@@ -329,7 +329,7 @@ int verb_debuginfod(int argc, char **argv)
         if (r >= 0)
                 return r;
         if (first < argc)
-                return say_usage(spec.name, "there is no argument '%s'", argv[first]);
+                return say_usage(spec.name, "unexpected argument '%s'", argv[first]);
         if (d.n_servers == 0 && urls)
                 take_environment(&d, urls);
         if (d.n_servers == 0)

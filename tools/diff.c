@@ -57,7 +57,7 @@ static int set(void *ctx, int id, const char *value)
 
 static const struct option_spec options[] = {
                 {"by", 'b', "KEY", "function, stack, process, unit or object", OPT_BY},
-                {"lines", 'n', "N", "at most so many lines of each kind", OPT_LINES},
+                {"lines", 'n', "N", "at most N lines of each kind", OPT_LINES},
                 {"children", 0, NULL, "functions with all that they call", OPT_CHILDREN},
                 {"absolute", 0, NULL, "compare CPUs used (or events a second), not shares", OPT_ABSOLUTE},
                 {"no-inline", 0, NULL, "count inlined functions to what they are inlined into",

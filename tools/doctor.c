@@ -204,7 +204,7 @@ int verb_doctor(int argc, char **argv)
         if (r >= 0)
                 return r;
         if (first < argc)
-                return say_usage("doctor", "'%s' is one argument too many", argv[first]);
+                return say_usage("doctor", "unexpected argument '%s'", argv[first]);
         if (!q.target.host)
                 doctor_host(&d);
         if (check_daemon(&d, &q))

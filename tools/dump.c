@@ -71,8 +71,8 @@ int verb_dump(int argc, char **argv)
                 return say_usage("dump", "the ending of %s names no format: give one with --format",
                                  d.output);
         if (!d.output && isatty(STDOUT_FILENO) && (d.format == EXPORT_PPROF))
-                return say_usage("dump",
-                                 "a profile is nothing for a terminal: give -o FILE, or --format folded");
+                return say_usage("dump", "a profile is binary and is not written to a terminal: give -o "
+                                         "FILE, or --format folded");
         r = query_take_files(&q, "dump", argc, argv, first);
         if (r >= 0)
                 return r;

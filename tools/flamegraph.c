@@ -78,7 +78,7 @@ int verb_flamegraph(int argc, char **argv)
                                  "formats",
                                  f.output);
         if (!f.output && isatty(STDOUT_FILENO))
-                return say_usage("flamegraph", "a page is nothing for a terminal: give -o FILE.html");
+                return say_usage("flamegraph", "the page is not written to a terminal: give -o FILE.html");
         r = query_take_files(&q, "flamegraph", argc, argv, first);
         if (r >= 0)
                 return r;

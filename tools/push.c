@@ -246,7 +246,7 @@ static enum turn send_page(struct push *p, bool *ret_more)
         page = json_tokener_parse(buf_text(&reply.body));
         buf_free(&reply.body);
         if (!page)
-                return later(p, "profd's list of windows is no JSON");
+                return later(p, "profd's list of windows is not JSON");
         struct json_object *windows = json_at(page, "windows");
         size_t n = windows ? json_object_array_length(windows) : 0;
         for (size_t i = 0; i < n && t == TURN_DONE; i++) {
@@ -316,7 +316,7 @@ int verb_push(int argc, char **argv)
         if (r >= 0)
                 return r;
         if (first < argc)
-                return say_usage(spec.name, "there is no argument '%s'", argv[first]);
+                return say_usage(spec.name, "unexpected argument '%s'", argv[first]);
         if (!p.to.url || !p.directory)
                 return say_usage(spec.name, "--to and --state are needed");
         if (gethostname(p.host, sizeof(p.host) - 1) < 0)

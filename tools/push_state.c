@@ -71,7 +71,7 @@ int push_state_read(struct push_state *ret, const char *directory, uint64_t sinc
              line = strtok_r(NULL, "\n", &save)) {
                 char *eq = strchr(line, '=');
                 if (!eq)
-                        return say_failed("%s is damaged; remove it to begin anew (--from says where)",
+                        return say_failed("%s is damaged; remove it to begin again (--from says where)",
                                           path);
                 *eq = 0;
                 take_line(&s, line, eq + 1);

@@ -217,9 +217,10 @@ static int refuse_value(const struct command_spec *spec, const struct option_spe
         uint64_t length;
 
         if (instant && error == -EINVAL && parse_duration(value, &length) == 0)
-                return say_usage(spec->name, "'%s' is no time for --%s: write '%s ago', or --last '%s'",
-                                 value, o->name, value, value);
-        return say_usage(spec->name, "'%s' is no %s for --%s%s", value ? value : "",
+                return say_usage(spec->name,
+                                 "'%s' is not a valid time for --%s: write '%s ago', or --last '%s'", value,
+                                 o->name, value, value);
+        return say_usage(spec->name, "'%s' is not a valid %s for --%s%s", value ? value : "",
                          o->arg && !strcmp(o->arg, "TIME") ? "time" : "value", o->name,
                          error == -EDOM     ? ": the range would begin in the future"
                          : error == -ERANGE ? ": out of range"

@@ -56,7 +56,7 @@ static const struct option_spec options[] = {
                 {"sort", 's', "KEY,...", "process,pid,thread,unit,container,user,object,symbol", OPT_SORT},
                 {"no-inline", 0, NULL, "count inlined functions to what they are inlined into",
                  OPT_NO_INLINE},
-                {"lines", 'n', "N", "at most so many lines", OPT_LINES},
+                {"lines", 'n', "N", "at most N lines", OPT_LINES},
                 {"timeline", 0, NULL, "each line's share over time, as a text chart", OPT_TIMELINE},
                 {"stdio", 0, NULL, "plain text on a terminal too", OPT_STDIO},
 };

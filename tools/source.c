@@ -67,9 +67,11 @@ int source_file(const struct query *q, const char *path, struct profile **ret)
         int r = pprof_read_file(path, &p, &why);
         if (r == -EBADMSG && (what = what_it_is(path)))
                 return say_failed("cannot read %s: %s", path, what);
+        if (r == -EBADMSG)
+                return say_failed("cannot read %s: it is not a pprof file, or is damaged (%s)", path,
+                                  why ? why : strerror(-r));
         if (r < 0)
-                return say_failed("cannot read %s: %s%s", path, why ? why : strerror(-r),
-                                  r == -EBADMSG ? "; it is no pprof file, or damaged" : "");
+                return say_failed("cannot read %s: %s", path, why ? why : strerror(-r));
         *ret = in_range(q, p) ? TAKE_PTR(p) : NULL;
         return STATUS_DONE;
 }
@@ -166,7 +168,7 @@ static int decode(const struct http_reply *reply, const struct source_how *how, 
 
         int r = pprof_read(reply->body.data, reply->body.len, 0, ret, &why);
         if (r < 0)
-                return fail(how, "what profd answered is no profile: %s", why ? why : strerror(-r));
+                return fail(how, "what profd answered is not a profile: %s", why ? why : strerror(-r));
         return STATUS_DONE;
 }
 
@@ -271,7 +273,7 @@ int source_json_how(const struct query *q, const char *path, const struct source
         if (reply.status == 200) {
                 *ret = json_tokener_parse(buf_text(&reply.body));
                 r = *ret ? STATUS_DONE
-                         : fail(how, "the answer to %s is no JSON; is there a profd at %s?", path,
+                         : fail(how, "the answer to %s is not JSON; is there a profd at %s?", path,
                                 q->target.host ? q->target.host : q->target.socket);
         } else {
                 r = http_refused(&q->target, &request, &reply);

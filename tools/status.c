@@ -208,7 +208,7 @@ int verb_status(int argc, char **argv)
         if (r >= 0)
                 return r;
         if (first < argc)
-                return say_usage("status", "'%s' is one argument too many", argv[first]);
+                return say_usage("status", "unexpected argument '%s'", argv[first]);
         r = source_json(&q, "/api/v1/status", &j);
         if (r != STATUS_DONE)
                 return r;

@@ -347,7 +347,7 @@ static int name_input(struct symbolize *s)
                         char saved = p[len];
                         p[len] = 0;
                         if (!parse_address(p, &batch[n]))
-                                return say_failed("'%s' is no address; addresses are hexadecimal", p);
+                                return say_failed("'%s' is not an address; addresses are hexadecimal", p);
                         p[len] = saved;
                         p += len;
                         if (++n == MAX_BATCH) {
@@ -372,7 +372,7 @@ static int name_arguments(struct symbolize *s, char **argv, int n)
         for (int i = 0; i < n; i++) {
                 uint64_t a;
                 if (!parse_address(argv[i], &a))
-                        return say_usage("symbolize", "'%s' is no address (hexadecimal)", argv[i]);
+                        return say_usage("symbolize", "'%s' is not an address (hexadecimal)", argv[i]);
                 int r = name_batch(s, &a, 1);
                 if (r != 0)
                         return r;
@@ -403,7 +403,7 @@ static int open_target(struct symbolize *s, const char *what)
         s->n_objects = 1;
         int r = object_open_fd(s->client, fd, s->path[0], NULL, &s->object[0]);
         return r < 0 ? say_failed("cannot read %s: %s", what,
-                                  r == -ENOEXEC ? "it is no ELF object" : strerror(-r))
+                                  r == -ENOEXEC ? "it is not an ELF object" : strerror(-r))
                      : 0;
 }
 

@@ -107,13 +107,14 @@ static const struct option_spec options[] = {
                 {"once", 0, NULL, "print one frame as plain text and end", OPT_ONCE},
                 {"delay", 'd', "TIME", "the length of a collection (2s)", OPT_DELAY},
                 {"by", 'b', "KEY", "function, process, unit, object, container or user", OPT_BY},
-                {"lines", 'n', "N", "with --once: at most so many lines (20)", OPT_LINES},
+                {"lines", 'n', "N", "with --once: at most N lines (20)", OPT_LINES},
 };
 
 static const struct command_spec spec = {
                 .name = "top",
                 .arguments = "[OPTION...]",
-                .summary = "What uses the CPU now, full screen, anew every two seconds; h shows the keys.",
+                .summary = "What uses the CPU now, full screen, renewed every two seconds; h shows the "
+                           "keys.",
                 .options = options,
                 .n_options = ARRAY_SIZE(options),
                 .takes = TAKES_TARGET | TAKES_SELECTION,
@@ -467,7 +468,7 @@ int verb_top(int argc, char **argv)
         if (r >= 0)
                 return r;
         if (first < argc)
-                return say_usage("top", "'%s' is one argument too many; for files there is profctl report",
+                return say_usage("top", "unexpected argument '%s'; for files there is profctl report",
                                  argv[first]);
         t.view = (struct screen_view){
                         .ctx = &t,

@@ -94,7 +94,7 @@ with Daemon() as d:
 
         server = Server(wrong)
         r = fetch("--server", server.url)
-        check(r.returncode == 0 and "has another build ID" in r.stderr and "is no ELF file" in r.stderr
+        check(r.returncode == 0 and "has another build ID" in r.stderr and "is not an ELF file" in r.stderr
               and "2 refused" in r.stderr, "another file's debug information and garbage are refused, and said")
         asked = len(server.asked)
         check(asked == len(set(server.asked)) and first.id in server.asked, "each build ID is asked for once")

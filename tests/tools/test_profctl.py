@@ -81,7 +81,7 @@ class Usage(Case):
         for verb in VERBS:
             self.assertIn("--help", self.refused(2, verb, "--no-such-option"))
         self.assertEqual(self.refused(2, "report", "--last", "x"),
-                         "profctl report: 'x' is no time for --last; see: profctl report --help")
+                         "profctl report: 'x' is not a valid time for --last; see: profctl report --help")
         self.refused(2, "report", "--last")
         self.refused(2, "report", "--for", "10s", "--last", "5min")
         self.refused(2, "report", "--since", "02:10", "--until", "02:10")
@@ -100,7 +100,7 @@ class Usage(Case):
         self.assertIn("No such file", self.refused(1, "report", "/no/such/file"))
         with open(self.path("junk"), "w") as f:
             f.write("junk")
-        self.assertIn("no pprof file", self.refused(1, "report", self.path("junk")))
+        self.assertIn("not a pprof file", self.refused(1, "report", self.path("junk")))
         os.mkdir(self.path("empty"))
         self.assertIn("no profile (*.pb.gz)", self.refused(1, "report", self.path("empty")))
 
@@ -126,11 +126,11 @@ class Mishaps(Case):
     def test_times(self):
         def said(*args):
             return self.refused(2, "report", *args, self.web)
-        self.assertIn("'5min' is no time for --since: write '5min ago', or --last '5min'", said("--since", "5min"))
-        self.assertIn("'' is no time for --since;", said("--since", ""))
+        self.assertIn("'5min' is not a valid time for --since: write '5min ago', or --last '5min'", said("--since", "5min"))
+        self.assertIn("'' is not a valid time for --since;", said("--since", ""))
         self.assertIn("begin in the future", said("--since", "tomorrow"))
         self.assertIn("is not before --until", said("--since", "10:00", "--until", "09:00"))
-        self.assertIn("'0s' is no time for --for: out of range", said("--for", "0s"))
+        self.assertIn("'0s' is not a valid time for --for: out of range", said("--for", "0s"))
         for form in "-5min", "5 min ago", "today", "yesterday", "@1796137745", "2026-12-01", "2026-12-01T02:10Z":
             self.assertEqual(self.run_ctl("report", "--since", form, "--until", "2030-01-01", self.web).returncode, 0)
         self.assertIn("whose begin is before its end", self.refused(2, "diff", "10:00..09:00", self.web))
@@ -141,7 +141,7 @@ class Mishaps(Case):
         for name, data, said in (("empty", b"", "it is empty"), ("perf.data", b"PERFILE2" + bytes(96), "perf report"),
                                  ("ls", b"\x7fELF" + bytes(96), "profctl record"),
                                  ("page", b"<!DOCTYPE html>", "a page for a browser"),
-                                 ("text", b"hello, world", "it is no pprof file, or damaged"),
+                                 ("text", b"hello, world", "it is not a pprof file, or is damaged"),
                                  ("cut.pb.gz", whole[:-20], "cut short")):
             for verb in "report", "dump", "flamegraph", "list":
                 line = self.refused(1, verb, self.file(name, data))
@@ -496,7 +496,7 @@ start                          length      samples      lost        size
         self.assertEqual(self.refused(1, "report", "--socket", self.socket),
                          "profctl: profd at %s: not yours" % self.socket)
         self.answers["/api/v1/profile"] = (200, b"no profile")
-        self.assertIn("no profile", self.refused(1, "report", "--socket", self.socket))
+        self.assertIn("not a profile", self.refused(1, "report", "--socket", self.socket))
 
     def test_top_once(self):
         text = self.ok("top", "--once", "--socket", self.socket, "-n", "2", "--delay", "500ms")
