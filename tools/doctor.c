@@ -23,7 +23,7 @@ static const struct command_spec spec = {
                 .name = "doctor",
                 .arguments = "[OPTION...]",
                 .summary = "Checks this host, the running profd, and the profile of the last hour, and\n"
-                           "says what to do about each thing that stands in the way.",
+                           "says what to do about each thing that hinders profiling.",
                 .takes = TAKES_TARGET | TAKES_TIME,
 };
 

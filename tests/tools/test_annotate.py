@@ -195,7 +195,7 @@ class Symbolize(Program):
         self.assertIn("it is not an ELF object", self.refused(1, "symbolize", self.source, "1"))
         self.assertIn("there is no process 4194304", self.refused(1, "symbolize", "4194304", "1"))
         self.assertIn("not an address", self.refused(2, "symbolize", self.program, "xyz"))
-        self.assertIn("no address", self.refused(1, "symbolize", self.program, stdin="12\nxyz\n"))
+        self.assertIn("not an address", self.refused(1, "symbolize", self.program, stdin="12\nxyz\n"))
 
 
 if __name__ == "__main__":
