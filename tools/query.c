@@ -145,6 +145,30 @@ static const struct option_spec *option_of_letter(const struct command_spec *spe
         return NULL;
 }
 
+/* Options that people bring along from other profilers, and how the same is had here. */
+static int refuse_option(const struct command_spec *spec, const char *given)
+{
+        static const struct {
+                const char *option, *instead;
+        } habit[] = {
+                        {"-a", "the whole host, from now on: profctl report --for 10s"},
+                        {"-g", "call chains are always recorded"},
+                        {"--call-graph", "call chains are always recorded"},
+                        {"-i", "files are arguments: profctl report FILE"},
+                        {"--input", "files are arguments: profctl report FILE"},
+                        {"-p", "a process that runs already: profctl report --for 10s --pid N"},
+                        {"--pid", "a process that runs already: profctl report --for 10s --pid N"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(habit); i++) {
+                size_t n = strlen(habit[i].option);
+                if (!strncmp(given, habit[i].option, n) && (!given[n] || given[n] == '='))
+                        return say_usage(spec->name, "there is no option %s: %s", habit[i].option,
+                                         habit[i].instead);
+        }
+        return say_usage(spec->name, "there is no option %s", given);
+}
+
 static int set_range(struct query *q, uint64_t since, uint64_t until, uint64_t now)
 {
         q->when = WHEN_RANGE;
@@ -266,12 +290,12 @@ int options_parse(const struct command_spec *spec, int argc, char **argv, struct
                 if (c == ':')
                         return say_usage(spec->name, "%s needs an argument", given);
                 if (c == '?')
-                        return say_usage(spec->name, "there is no option %s", given);
+                        return refuse_option(spec, given);
                 const struct option_spec *o = option_of(spec, c);
                 if (!o)
                         o = option_of_letter(spec, c);
                 if (!o)
-                        return say_usage(spec->name, "there is no option %s", given);
+                        return refuse_option(spec, given);
                 if (o->id == OPT_HELP) {
                         print_help(spec);
                         return STATUS_DONE;

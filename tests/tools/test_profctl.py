@@ -123,6 +123,13 @@ class Mishaps(Case):
                 self.assertIn("give one of them", self.refused(2, *verb, *option, self.web))
         self.assertIn("goes with no file as " + self.web, self.refused(2, "report", "--for", "1s", self.web))
 
+    def test_habits_from_other_profilers(self):
+        for args, said in ((["record", "-p", "1"], "profctl report --for 10s --pid N"), (["record", "--pid=1"], "--pid N"),
+                           (["record", "-a", "sleep", "1"], "--for 10s;"), (["record", "-g", "--", "ls"], "always recorded"),
+                           (["report", "-i", self.web], "profctl report FILE"), (["record", "--call-graph=dwarf", "ls"], "always"),
+                           (["list", "--inputs"], "no option --inputs;")):
+            self.assertIn(said, self.refused(2, *args))
+
     def test_times(self):
         def said(*args):
             return self.refused(2, "report", *args, self.web)
