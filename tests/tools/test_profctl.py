@@ -387,6 +387,16 @@ class Dump(Case):
         self.ok("dump", "-o", "y.pb.gz", "--unit", "web", self.web)
         self.assertIn("# cpu: 6.0 s in 600 samples", self.ok("report", "y.pb.gz"))
 
+    def test_the_object_with_most_samples_comes_first(self):
+        # pprof tools take the first mapping for the program. The library is in more frames here.
+        path = self.make("main.pb.gz", "prog 1 - 90 start@libc.so;start2@libc.so;main@prog;hot@prog\n"
+                                       "prog 1 - 10 start@libc.so;start2@libc.so;main@prog;sort@libc.so;sort2@libc.so\n")
+        if not shutil.which("go"):
+            self.skipTest("needs go")
+        env = dict(self.env, HOME=self.dir, PPROF_TMPDIR=self.dir)
+        text = support.subprocess.run(["go", "tool", "pprof", "-top", path], env=env, capture_output=True, text=True).stdout
+        self.assertEqual(text.splitlines()[0], "File: prog")
+
     def test_go_reads_what_is_written_and_counts_the_same(self):
         if not shutil.which("go"):
             self.skipTest("go is not installed (Debian: golang-go)")
