@@ -310,15 +310,26 @@ static void describe_selection(const struct selection *s, struct buf *out)
         buf_adds(out, side[s->side]);
 }
 
+/* Why there may be none: what the daemon has, and what of it this user sees. */
 static void describe_stored(const struct query *q, struct buf *out)
 {
         _cleanup_json_ struct json_object *status = NULL;
+        _cleanup_buf_ struct buf why = {0};
+        const struct source_how how = {.error = &why};
 
         if (q->n_files > 0) {
                 buf_adds(out, "; the files have others: leave out a part of the selection");
                 return;
         }
-        if (q->when == WHEN_FOR || source_json(q, "/api/v1/status", &status) != STATUS_DONE)
+        if (source_json_how(q, "/api/v1/status", &how, &status) != STATUS_DONE)
+                return;
+        if (json_at(status, "restricted")) {
+                buf_adds(out,
+                         "; you see the samples of your own processes: use sudo, or join the group profd, "
+                         "to see all");
+                return;
+        }
+        if (q->when == WHEN_FOR)
                 return;
         uint64_t oldest = json_at_u64(status, "store.oldest_ns", 0),
                  newest = json_at_u64(status, "store.newest_ns", 0);
@@ -333,12 +344,15 @@ static void describe_stored(const struct query *q, struct buf *out)
 int source_say_empty(const struct query *q)
 {
         _cleanup_buf_ struct buf text = {0};
+        char t[HUMAN_MAX];
 
         buf_adds(&text, "no samples");
         describe_selection(&q->selection, &text);
         if (q->when == WHEN_FOR) {
-                char t[HUMAN_MAX];
                 buf_addf(&text, " in %s", human_duration(t, q->for_ns));
+        } else if (q->since_ns == 0) {
+                buf_addf(&text, " until %s", human_time(t, q->until_ns));
+                buf_addf(&text, " %s", human_zone(t, q->until_ns));
         } else if (q->n_files == 0 || q->when == WHEN_RANGE) {
                 buf_adds(&text, " from ");
                 human_range(&text, q->since_ns, q->until_ns);

@@ -239,6 +239,17 @@ class Mishaps(Case):
         self.assertIn("no samples of pid 4194305",
                       self.refused(0, "report", "--socket", self.path("s"), "--pid", "4194305"))
 
+    def test_no_samples_says_what_this_user_sees(self):
+        restricted = json.dumps({"version": "0.1.0", "restricted": True, "note": "n"}).encode()
+        daemon = Daemon(self.path("s"), {"/api/v1/status": (200, restricted)})
+        self.addCleanup(daemon.close)
+        line = self.refused(0, "report", "--socket", self.path("s"), "--pid", "1")
+        self.assertIn("no samples of pid 1 from ", line)
+        self.assertTrue(line.endswith("; you see the samples of your own processes: use sudo, or join the group profd, to "
+                                      "see all"), line)
+        line = self.refused(0, "report", "--socket", self.path("s"), "--until", "2026-12-01 02:10")
+        self.assertIn("no samples until 2026-12-01 02:10:00 UTC; ", line)
+
     def test_a_host_that_is_not_there(self):
         line = self.refused(1, "report", "--host", "https://localhost:1")
         self.assertIn("cannot read from https://localhost:1: ", line)
