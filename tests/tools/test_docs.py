@@ -217,6 +217,20 @@ def check_losses_and_metrics():
                     check(metric in metrics, f"{name} speaks of a metric that there is: {metric}")
 
 
+def check_api():
+    page = read("docs", "api.md")
+    paths = set(re.findall(r'\{"(/[\w/]+)",', read("daemon", "api_http.c"))) | {"/api/v1/windows/ID"}
+    check(len(paths) > 6, f"paths are found: {paths}")
+    same(paths, set(re.findall(r"^\| `(/[^`]+)` \|", page, re.M)), "paths of the daemon and of api.md")
+    known = re.search(r"\} known\[\] = \{(.*?)\n\};", read("daemon", "api_query.c"), re.S).group(1)
+    parameters = set(re.findall(r'\{"(\w+)", ON_', known))
+    selection = read("profile", "selection.c")
+    parameters |= set(re.findall(r'\{"(\w+)", +&s->', selection)) | set(re.findall(r'!strcmp\(name, "(\w+)"\)', selection))
+    table = page[page.index("## Parameters"):page.index("## Answers")]
+    documented = {name for cell in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", table, re.M) for name in re.findall(r"\w+", cell)}
+    same(parameters, documented, "parameters of the daemon and of api.md")
+
+
 def check_links():
     pages = [os.path.join(TOP, "README.md"), os.path.join(TOP, "bench", "README.md")]
     pages += [os.path.join(TOP, "docs", name) for name in os.listdir(os.path.join(TOP, "docs")) if name.endswith(".md")]
@@ -262,6 +276,7 @@ check_packages()
 check_pictures()
 check_configuration()
 check_losses_and_metrics()
+check_api()
 check_links()
 print(f"{failures} failures")
 sys.exit(failures > 0)
