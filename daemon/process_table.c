@@ -1,13 +1,11 @@
 #include "daemon/process_table.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/hash.h"
 #include "base/io.h"
 #include "daemon/process_scan.h"
 
@@ -19,14 +17,10 @@
  * rounded down to a tick of 10 ms. A process whose start is further off is another one. */
 #define START_TOLERANCE_NS (250 * NSEC_PER_MSEC)
 
-#define FIRST_BUCKETS 1024u
-
 struct process_table {
         struct object_table *objects;
         struct process_map_ops ops;
-        struct process_entry **bucket;    /* newest of each pid; older ones hang on it */
-        uint32_t n_buckets;               /* a power of two */
-        struct process_ring live, exited; /* these in the order in which they ended */
+        struct process_index index;
         struct process_entry *dirty;
         uint64_t limit;          /* bytes of all of it, */
         uint64_t list_bytes;     /* of the lists of mappings */
@@ -36,73 +30,9 @@ struct process_table {
         struct process_table_stats stats;
 };
 
-/* -- rings -- */
-
-static void ring_init(struct process_ring *r)
-{
-        r->next = r->prev = r;
-}
-
-static void ring_remove(struct process_ring *r)
-{
-        r->prev->next = r->next;
-        r->next->prev = r->prev;
-}
-
-static void ring_append(struct process_ring *ring, struct process_ring *r)
-{
-        r->next = ring;
-        r->prev = ring->prev;
-        r->prev->next = r;
-        ring->prev = r;
-}
-
-/* The one behind `p`, the first where that is NULL; NULL at the end. */
-static struct process_entry *ring_next(struct process_ring *ring, struct process_entry *p)
-{
-        struct process_ring *next = p ? p->ring.next : ring->next;
-
-        if (next == ring)
-                return NULL;
-        return (struct process_entry *)((char *)next - offsetof(struct process_entry, ring));
-}
-
-/* -- by pid -- */
-
-static struct process_entry **bucket_of(struct process_table *t, uint32_t pid)
-{
-        return &t->bucket[hash_u64(pid, 0) & (t->n_buckets - 1)];
-}
-
-/* Chains grow long where there is no memory for more. */
-static void grow(struct process_table *t)
-{
-        struct process_entry **old = t->bucket;
-        uint32_t n = t->n_buckets;
-        struct process_entry **bigger = calloc(n * 2, sizeof(struct process_entry *));
-
-        if (!bigger)
-                return;
-        t->bucket = bigger;
-        t->n_buckets = n * 2;
-        for (uint32_t i = 0; i < n; i++)
-                for (struct process_entry *p = old[i], *next; p; p = next) {
-                        struct process_entry **at = bucket_of(t, p->process.pid);
-                        next = p->next_in_bucket;
-                        p->next_in_bucket = *at;
-                        *at = p;
-                }
-        free(old);
-        t->stats.memory += n * sizeof(struct process_entry *);
-}
-
 struct process_entry *process_table_find(struct process_table *t, uint32_t pid)
 {
-        struct process_entry *p = *bucket_of(t, pid);
-
-        while (p && p->process.pid != pid)
-                p = p->next_in_bucket;
-        return p;
+        return process_index_find(&t->index, pid);
 }
 
 static void on_mapped(struct object_entry *o)
@@ -193,26 +123,7 @@ struct process_entry *process_table_next_dirty(struct process_table *t)
 
 struct process_entry *process_table_next(struct process_table *t, struct process_entry *p)
 {
-        return ring_next(&t->live, p);
-}
-
-static void link_newest(struct process_table *t, struct process_entry *p)
-{
-        struct process_entry **at = bucket_of(t, p->process.pid), *old;
-
-        while ((old = *at) && old->process.pid != p->process.pid)
-                at = &old->next_in_bucket;
-        if (old) {
-                p->next_in_bucket = old->next_in_bucket;
-                old->next_in_bucket = NULL;
-                p->older = old;
-        }
-        *at = p;
-        ring_append(&t->live, &p->ring);
-        t->stats.processes++;
-        t->stats.memory += sizeof(*p);
-        if (t->stats.processes > t->n_buckets)
-                grow(t);
+        return process_index_next(&t->index.live, p);
 }
 
 static struct process_entry *add_process(struct process_table *t, uint32_t pid, struct process_maps *maps,
@@ -229,7 +140,8 @@ static struct process_entry *add_process(struct process_table *t, uint32_t pid, 
                 free(p);
                 return NULL;
         }
-        link_newest(t, p);
+        process_index_add(&t->index, p);
+        t->stats.memory += sizeof(*p);
         return p;
 }
 
@@ -239,8 +151,7 @@ static void mark_exited(struct process_table *t, struct process_entry *p)
                 return;
         p->process.exited = true;
         p->exited_tick = t->tick;
-        ring_remove(&p->ring);
-        ring_append(&t->exited, &p->ring);
+        process_index_exited(&t->index, p);
         t->stats.exits++;
         process_table_mark(t, p);
 }
@@ -600,27 +511,6 @@ static void drop_old_images(struct process_table *t, struct process_entry *p, ui
                 }
 }
 
-/* The newest of a pid is in the chain of its bucket, the others hang on it. */
-static void unlink_process(struct process_table *t, struct process_entry *p)
-{
-        struct process_entry **at = bucket_of(t, p->process.pid), *newest;
-
-        while ((newest = *at)->process.pid != p->process.pid)
-                at = &newest->next_in_bucket;
-        if (newest == p) {
-                *at = p->older ? p->older : p->next_in_bucket;
-                if (p->older)
-                        p->older->next_in_bucket = p->next_in_bucket;
-        } else {
-                while (newest->older != p)
-                        newest = newest->older;
-                newest->older = p->older;
-        }
-        ring_remove(&p->ring);
-        t->stats.processes--;
-        t->stats.memory -= sizeof(*p);
-}
-
 static void unlink_dirty(struct process_table *t, struct process_entry *p)
 {
         struct process_entry **at = &t->dirty;
@@ -636,9 +526,10 @@ static void forget(struct process_table *t, struct process_entry *p, process_gon
 {
         gone(ctx, p);
         unlink_dirty(t, p);
-        unlink_process(t, p);
+        process_index_remove(&t->index, p);
         free_images(t, p->image);
         free(p);
+        t->stats.memory -= sizeof(*p);
 }
 
 void process_table_tick(struct process_table *t, process_gone_fn gone, void *ctx)
@@ -648,18 +539,23 @@ void process_table_tick(struct process_table *t, process_gone_fn gone, void *ctx
         t->tick++;
         uint64_t now = now_monotonic_ns();
         t->boot_offset_ns = now_boottime_ns() - now;
-        while ((p = ring_next(&t->exited, NULL)) && t->tick - p->exited_tick >= GRACE_TICKS &&
+        while ((p = process_index_next(&t->index.exited, NULL)) && t->tick - p->exited_tick >= GRACE_TICKS &&
                now - p->applied_ns >= GRACE_NS)
                 forget(t, p, gone, ctx);
         for (p = NULL; (p = process_table_next(t, p));)
                 drop_old_images(t, p, now);
 }
 
+static uint64_t memory(const struct process_table *t)
+{
+        return t->stats.memory + t->list_bytes + process_index_memory(&t->index);
+}
+
 void process_table_trim(struct process_table *t, process_gone_fn gone, void *ctx)
 {
         struct process_entry *p;
 
-        while (t->stats.memory + t->list_bytes > t->limit && (p = ring_next(&t->exited, NULL))) {
+        while (memory(t) > t->limit && (p = process_index_next(&t->index.exited, NULL))) {
                 forget(t, p, gone, ctx);
                 t->stats.forgotten++;
         }
@@ -669,9 +565,9 @@ void process_table_unmark(struct process_table *t, uint32_t mark)
 {
         struct process_entry *p;
 
-        for (p = NULL; (p = ring_next(&t->live, p));)
+        for (p = NULL; (p = process_index_next(&t->index.live, p));)
                 p->process.marks &= ~mark;
-        for (p = NULL; (p = ring_next(&t->exited, p));)
+        for (p = NULL; (p = process_index_next(&t->index.exited, p));)
                 p->process.marks &= ~mark;
 }
 
@@ -682,27 +578,23 @@ int process_table_new(struct process_table **ret, struct object_table *objects, 
 
         if (!t)
                 return -ENOMEM;
-        t->n_buckets = FIRST_BUCKETS;
-        t->bucket = calloc(t->n_buckets, sizeof(struct process_entry *));
-        if (!t->bucket) {
+        if (process_index_init(&t->index) < 0) {
                 free(t);
                 return -ENOMEM;
         }
         t->objects = objects;
         t->limit = memory;
         t->ops = (struct process_map_ops){on_mapped, on_unmapped, withdrawn, ctx, &t->list_bytes};
-        ring_init(&t->live);
-        ring_init(&t->exited);
         t->boot_offset_ns = now_boottime_ns() - now_monotonic_ns();
-        t->stats.memory = sizeof(*t) + t->n_buckets * sizeof(struct process_entry *);
+        t->stats.memory = sizeof(*t);
         *ret = t;
         return 0;
 }
 
 static void free_ring(struct process_table *t, struct process_ring *ring)
 {
-        for (struct process_entry *p = ring_next(ring, NULL), *next; p; p = next) {
-                next = ring_next(ring, p);
+        for (struct process_entry *p = process_index_next(ring, NULL), *next; p; p = next) {
+                next = process_index_next(ring, p);
                 free_images(t, p->image);
                 free(p);
         }
@@ -712,10 +604,10 @@ struct process_table *process_table_free(struct process_table *t)
 {
         if (!t)
                 return NULL;
-        free_ring(t, &t->live);
-        free_ring(t, &t->exited);
+        free_ring(t, &t->index.live);
+        free_ring(t, &t->index.exited);
         buf_free(&t->scratch);
-        free(t->bucket);
+        process_index_done(&t->index);
         free(t);
         return NULL;
 }
@@ -723,5 +615,6 @@ struct process_table *process_table_free(struct process_table *t)
 void process_table_stats(const struct process_table *t, struct process_table_stats *ret)
 {
         *ret = t->stats;
-        ret->memory += t->list_bytes + t->scratch.cap;
+        ret->processes = t->index.n;
+        ret->memory = memory(t) + t->scratch.cap;
 }

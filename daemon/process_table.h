@@ -6,6 +6,7 @@
 #define DAEMON_PROCESS_TABLE_H
 
 #include "daemon/object_table.h"
+#include "daemon/process_index.h"
 #include "daemon/process_map.h"
 #include "daemon/process_record.h"
 #include "daemon/tracker.h"
@@ -15,10 +16,6 @@ struct process_image {
         uint64_t from_ns;          /* monotonic */
         struct process_maps *maps; /* never NULL */
         uint32_t replaced_tick;    /* when the next image came */
-};
-
-struct process_ring {
-        struct process_ring *next, *prev;
 };
 
 struct process_entry {
