@@ -132,14 +132,22 @@ static const char *const help[] = {
                 NULL,
 };
 
-static void no_titles(void *ctx, int columns, struct buf *out)
+/* The lines that put_head() writes are the title, the rest can be scrolled below it. */
+#define HEAD_LINES 2
+
+struct listing {
+        const char *title;
+        struct annotated body; /* the lines below the head, borrowed */
+};
+
+static void draw_title(void *ctx, int columns, struct buf *out)
 {
-        buf_adds(out, ((struct annotated *)ctx)->n ? ((struct annotated *)ctx)->line[0].text : "");
+        buf_adds(out, ((const struct listing *)ctx)->title);
 }
 
 static enum screen_style draw_row(void *ctx, uint32_t i, int columns, struct buf *out)
 {
-        const struct annotated_line *l = &((const struct annotated *)ctx)->line[i];
+        const struct annotated_line *l = &((const struct listing *)ctx)->body.line[i];
 
         buf_adds(out, l->text);
         return l->share < 0       ? STYLE_STRONG
@@ -179,14 +187,19 @@ static uint32_t hottest(const struct annotated *a)
 
 static void browse(struct annotated *a)
 {
+        struct listing listing = {
+                        .title = a->line[0].text,
+                        .body = {.line = a->line + HEAD_LINES, .n = a->n - HEAD_LINES},
+        };
+        const struct annotated *body = &listing.body;
         struct screen_view v = {
-                        .ctx = a,
-                        .titles = no_titles,
+                        .ctx = &listing,
+                        .titles = draw_title,
                         .row = draw_row,
                         .keys = "n colder  p hotter  h help  q quit",
                         .help = help,
-                        .n_rows = a->n,
-                        .selected = hottest(a),
+                        .n_rows = body->n,
+                        .selected = hottest(body),
                         .rows_selectable = true,
         };
 
@@ -197,8 +210,8 @@ static void browse(struct annotated *a)
                         return;
                 if (key == 'h' || key == '?' || key == SCREEN_KEY_F1)
                         screen_help(&v);
-                else if (key == 'n' || key == 'p')
-                        v.selected = next_hot(a, v.selected, key == 'p');
+                else if ((key == 'n' || key == 'p') && body->n > 0)
+                        v.selected = next_hot(body, v.selected, key == 'p');
                 else
                         screen_move(&v, key);
         }

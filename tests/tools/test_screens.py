@@ -114,7 +114,7 @@ class Annotate(Program):
         s = Screen(self, [PROFCTL, "report", self.file], width=90, height=30)
         s.wait(lambda t: "mix (inlined)" in t)
         s.keys("a")
-        s.wait(lambda t: t.startswith("mix: 700.0 ms, 100.00% of all, 70 samples\n") and "return x * 2654435761u;" in t
+        s.wait(lambda t: t.startswith("mix: 700.0 ms, 100.00% of all, 70 samples\n") and t.count("of all, 70") == 1 and "return x * 2654435761u;" in t
                and "n colder" in t)
         s.keys("q", "n", "Home")
         s.wait(lambda t: "annotate  / filter" in t)
