@@ -68,7 +68,7 @@ int verb_dump(int argc, char **argv)
         if (r >= 0)
                 return r;
         if (d.output && !d.format_given && export_format_by_path(d.output, &d.format) < 0)
-                return say_usage("dump", "the ending of %s names no format: give one with --format",
+                return say_usage("dump", "the ending of '%s' names no format: give one with --format",
                                  d.output);
         if (!d.output && isatty(STDOUT_FILENO) && (d.format == EXPORT_PPROF))
                 return say_usage("dump", "a profile is binary and is not written to a terminal: give -o "

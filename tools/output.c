@@ -28,6 +28,8 @@ static int open_output(const char *real, struct buf *beside)
         struct stat st;
         bool exists = stat(real, &st) == 0;
 
+        if (!real[0]) /* what is beside it would be in the working directory */
+                return -ENOENT;
         if (exists && !S_ISREG(st.st_mode)) {
                 int fd = open(real, O_WRONLY | O_CLOEXEC | O_NOCTTY);
                 return fd < 0 ? -errno : fd;

@@ -179,6 +179,7 @@ class Mishaps(Case):
                      ["record", "-o", nowhere + ".pb.gz", "--", "touch", self.path("ran")]):
             self.assertIn("cannot write %s" % nowhere, self.refused(1, *args))
         self.assertFalse(os.path.exists(self.path("ran")))
+        self.assertIn("cannot write : No such file", self.refused(1, "flamegraph", "-o", "", self.web))
         os.mkdir(self.path("d.folded"))
         self.assertIn("Is a directory", self.refused(1, "dump", "-o", self.path("d.folded"), self.web))
 
