@@ -230,6 +230,7 @@ int pipeline_end_window(struct pipeline *p, void *next_user)
 {
         struct gathering *next;
 
+        symclient_make_room(p->parts.symbols); /* for the window */
         int r = renew_book(p);
         if (r >= 0)
                 r = gathering_new(p, next_user, &next);

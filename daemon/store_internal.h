@@ -103,6 +103,8 @@ struct store {
         uint32_t n_foreign;
         uint64_t bad_files, write_errors, merges, deleted;
         char error[256];
+        const char *failed_what; /* of it: a literal, */
+        int failed_err;          /* and why */
 };
 
 static inline uint64_t entry_end(const struct store_entry *e)

@@ -20,8 +20,10 @@ void store_fail(struct store *s, const char *what, const char *on, int err, cons
 
         snprintf(text, sizeof(text), "%s %s/%s: %s%s%s", what, s->config.directory, on, strerror(-err),
                  hint ? "; " : "", hint ? hint : "");
-        if (strcmp(text, s->error) != 0) /* once, not every window */
-                log_error("Store: %s", text);
+        if (!s->error[0] || strcmp(what, s->failed_what) != 0 || err != s->failed_err)
+                log_error("Store: %s", text); /* once, not every window */
+        s->failed_what = what;
+        s->failed_err = err;
         memcpy(s->error, text, sizeof(text));
 }
 

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +31,9 @@
 #define MAX_FILES     65536
 #define MAX_TABLE     ((size_t)256 << 20)
 #define KEEP_PERCENT  90 /* of max, when files are deleted */
+#define SPARE_SHARE   8  /* of the file system are left to others, at most so much: */
+#define SPARE_BYTES   ((uint64_t)64 << 20)
+#define SPARE_FILES   64
 #define TOUCH_AFTER_S 3600
 #define POOR_MAX_S    (7 * 86400) /* names without debug information are looked for anew after a week */
 
@@ -125,20 +129,37 @@ static int older_first(const void *a, const void *b)
         return (x->mtime > y->mtime) - (x->mtime < y->mtime);
 }
 
+/* What others should find free on the file system and do not: windows are worth more than names, which can
+ * be made again. UINT64_MAX: not bytes, but inodes. */
+static uint64_t room_lacking(const struct cache *c)
+{
+        struct statvfs v;
+
+        if (fstatvfs(c->dir, &v) < 0)
+                return 0;
+        if (v.f_files && v.f_favail < MIN_OF((uint64_t)SPARE_FILES, v.f_files / SPARE_SHARE))
+                return UINT64_MAX;
+        uint64_t free_now = v.f_bavail * v.f_frsize,
+                 spare = MIN_OF((uint64_t)SPARE_BYTES, v.f_blocks * v.f_frsize / SPARE_SHARE);
+        return free_now < spare ? spare - free_now : 0;
+}
+
 /* Counts, and deletes the files that were not used for longest when there is too much. */
 static void keep_size(struct cache *c)
 {
         _cleanup_free_ struct file *files = NULL;
-        uint64_t total = 0;
+        uint64_t total = 0, lacking = room_lacking(c), target;
         uint32_t n = 0;
 
         if (list_files(c, &files, &n) < 0)
                 return;
         for (uint32_t i = 0; i < n; i++)
                 total += files[i].size;
-        if (total > c->max) {
+        target = total > c->max ? c->max / 100 * KEEP_PERCENT : total;
+        target -= MIN_OF(target, lacking);
+        if (total > target) {
                 qsort(files, n, sizeof(*files), older_first);
-                for (uint32_t i = 0; i < n && total > c->max / 100 * KEEP_PERCENT; i++)
+                for (uint32_t i = 0; i < n && total > target; i++)
                         if (unlinkat(c->dir, files[i].name, 0) == 0)
                                 total -= files[i].size;
         }
@@ -176,6 +197,12 @@ struct cache *cache_free(struct cache *c)
         return NULL;
 }
 
+void cache_make_room(struct cache *c)
+{
+        if (c->bytes && room_lacking(c))
+                keep_size(c);
+}
+
 uint64_t cache_bytes(const struct cache *c)
 {
         return c->bytes;
@@ -200,6 +227,9 @@ static void touch(int fd, const struct stat *st)
 static int write_file(struct cache *c, const char *name, struct cache_header *h, const struct buf *body)
 {
         static const char temporary[] = ".new";
+
+        if (room_lacking(c))
+                return -ENOSPC;
         _cleanup_close_ int fd = openat(c->dir, temporary,
                                         O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
         int r;

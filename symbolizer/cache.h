@@ -4,7 +4,7 @@
  * One file for an object's names, flat and mapped: sorted addresses, frames, strings; one for its unwind
  * table. Written to a temporary name and renamed. A file that is damaged, of another version, or made by
  * another build of the worker, is as good as none. The least used files are deleted when all together are
- * too large.
+ * too large, or fill their file system.
  *
  * The owner of the object is part of the key: nobody can have another user's objects named by what he has
  * put into a file with their build ID. */
@@ -34,6 +34,8 @@ struct cache_key {
 int cache_new(struct cache **ret, const char *dir, uint64_t max, uint64_t maker);
 struct cache *cache_free(struct cache *c);
 uint64_t cache_bytes(const struct cache *c);
+/* Gives way where the file system has too little room left for what others write there. */
+void cache_make_room(struct cache *c);
 
 /* Opens an object's names. Those made from less than debug information count only while nothing has changed
  * where debug information is looked for (`place`, any number that says so) and the object itself has none.

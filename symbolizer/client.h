@@ -84,6 +84,8 @@ void symobj_close(struct symclient *c, struct symobj *obj);
  * on, where the debug directories have changed since. Returns how many: what was named by them may be poorer
  * than it need be. */
 uint32_t symclient_look_again(struct symclient *c);
+/* Deletes of what is cached as much as the cache's file system needs for others. */
+void symclient_make_room(struct symclient *c);
 /* While held, names that the cache does not know wait; objects, tables and functions do not. */
 void symclient_hold_names(struct symclient *c, bool held);
 /* NULL until the callback. */

@@ -26,6 +26,12 @@ int client_cache_new(struct symclient *c, const struct symclient_options *option
         return cache_new(&c->cache, options->cache_dir, options->cache_max, maker_of(c));
 }
 
+void symclient_make_room(struct symclient *c)
+{
+        if (c->cache)
+                cache_make_room(c->cache);
+}
+
 void client_cache_free(struct symclient *c)
 {
         c->cache = cache_free(c->cache);

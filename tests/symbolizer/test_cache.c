@@ -2,11 +2,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -307,6 +310,46 @@ static void test_tables(void **state)
         }
 }
 
+static uint64_t free_bytes(void)
+{
+        struct statvfs v;
+
+        assert_int_equal(statvfs(cache_dir, &v), 0);
+        return v.f_bavail * v.f_frsize;
+}
+
+/* An eighth of the file system is left to what others write there; what they have already filled counts. */
+static void test_others_find_room(void **state)
+{
+        enum { SIZE = 1 << 20, SPARE = SIZE / 8, TABLE = 48 << 10 };
+        static char data[TABLE];
+        struct cache *c;
+
+        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("none", cache_dir, "tmpfs", 0, "size=1m") < 0) {
+                print_message("skipped: no file system can be mounted here: %s\n", strerror(errno));
+                skip();
+        }
+        assert_int_equal(cache_new(&c, cache_dir, 0, 1), 0);
+        for (uint8_t i = 0; i < 100; i++) {
+                struct cache_key key = {.build_id = {i}, .build_id_len = 20};
+                int r = cache_store_table(c, &key, data, sizeof(data));
+                assert_true(r == 0 || r == -ENOSPC);
+        }
+        assert_true(cache_bytes(c) > SIZE / 2);
+        cache_make_room(c);
+        assert_true(free_bytes() >= SPARE);
+
+        uint64_t before = cache_bytes(c);
+        free(output_of("head -c %llu /dev/zero >%s/.others", (unsigned long long)free_bytes(), cache_dir));
+        assert_int_equal(free_bytes(), 0);
+        cache_make_room(c);
+        assert_true(free_bytes() >= SPARE);
+        assert_true(cache_bytes(c) > 0 && cache_bytes(c) < before);
+        cache_free(c);
+        assert_int_equal(umount(cache_dir), 0);
+}
+
 static int setup(void **state)
 {
         dir = scratch_new();
@@ -332,6 +375,7 @@ int main(void)
                         cmocka_unit_test(test_debug_information_that_comes_later),
                         cmocka_unit_test(test_size),
                         cmocka_unit_test(test_tables),
+                        cmocka_unit_test(test_others_find_room),
         };
 
         return cmocka_run_group_tests(tests, setup, teardown);
