@@ -231,6 +231,31 @@ def check_api():
     same(parameters, documented, "parameters of the daemon and of api.md")
 
 
+def check_sources():
+    """Files of the source that documents name are there, and the parts use only those that architecture.md says."""
+    pages = {n: read("docs", n) for n in os.listdir(os.path.join(TOP, "docs")) if n.endswith(".md")}
+    pages["README.md"] = read("README.md")
+    del pages["comparison.md"]  # names files of others
+    parts = "base bpf symbolizer profile daemon tools tests bench packaging scripts docs".split()
+    count = 0
+    for name, page in pages.items():
+        for path in re.findall(rf"`((?:{'|'.join(parts)})/[\w./-]*)(?=[` ])", page):
+            there = os.path.exists(os.path.join(TOP, path))
+            built = path.startswith(("tests/", "bench/")) and os.path.exists(os.path.join(TOP, path + ".c"))
+            check(there or built, f"{name} names a file that there is: {path}")
+            count += 1
+    check(count > 40, f"{count} names of files are found")
+    rows = re.findall(r"^\| `(\w+)/` \| .* \| (.*) \|$", pages["architecture.md"], re.M)
+    check(len(rows) == 6, f"the parts are found: {rows}")
+    for part, uses in rows:
+        allowed = {part} | (set(parts[:4]) if "all of the above" in uses else set(re.findall(r"`(\w+)", uses)))
+        for directory, _, names in os.walk(os.path.join(TOP, part)):
+            for name in names:
+                if name.endswith((".c", ".h")):
+                    used = set(re.findall(rf'^#include "({"|".join(parts[:6])})/', read(directory, name), re.M))
+                    check(used <= allowed, f"{part}/{name} uses what architecture.md says: {used - allowed}")
+
+
 def check_links():
     pages = [os.path.join(TOP, "README.md"), os.path.join(TOP, "bench", "README.md")]
     pages += [os.path.join(TOP, "docs", name) for name in os.listdir(os.path.join(TOP, "docs")) if name.endswith(".md")]
@@ -277,6 +302,7 @@ check_pictures()
 check_configuration()
 check_losses_and_metrics()
 check_api()
+check_sources()
 check_links()
 print(f"{failures} failures")
 sys.exit(failures > 0)
