@@ -289,7 +289,7 @@ def check_pictures():
     for name in pictures:
         if name.endswith(".svg"):
             text = "".join(xml.etree.ElementTree.parse(os.path.join(directory, name)).getroot().itertext())
-            paths = re.findall(r"(?<![\w.])/(?:home|root|tmp|work|srv|opt|mnt|var|usr/src)/[\w./-]*", text)
+            paths = re.findall(r"(?<![\w.])/(?:home|root|tmp|srv|opt|mnt|var|usr/src)/[\w./-]*", text)
             check(all(p.startswith("/srv/example/") for p in paths), f"{name} is of the example: {paths}")
 
 
