@@ -47,7 +47,7 @@ static int run(int argc, char **argv)
                         return verbs[i].run(argc, argv);
         for (size_t i = 0; i < ARRAY_SIZE(verbs) && argv[0][0]; i++)
                 if (!strncmp(argv[0], verbs[i].name, strlen(argv[0])))
-                        return say_usage(NULL, "there is no command '%s'; is %s meant?", argv[0],
+                        return say_usage(NULL, "there is no command '%s' (perhaps '%s')", argv[0],
                                          verbs[i].name);
         return say_usage(NULL, "there is no command '%s'", argv[0]);
 }

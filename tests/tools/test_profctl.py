@@ -78,7 +78,7 @@ class Usage(Case):
     def test_wrong_usage_is_status_2(self):
         self.refused(2)
         self.refused(2, "nonsense")
-        self.assertIn("is flamegraph meant?", self.refused(2, "flame"))
+        self.assertIn("perhaps 'flamegraph'", self.refused(2, "flame"))
         for verb in VERBS:
             self.assertIn("--help", self.refused(2, verb, "--no-such-option"))
         self.assertEqual(self.refused(2, "report", "--last", "x"),
