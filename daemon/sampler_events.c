@@ -182,7 +182,7 @@ static const char *cause(int r)
         case -ENODEV:
                 return "this machine has no hardware counter for it";
         case -EBUSY:
-                return "another user holds the hardware counters";
+                return COUNTERS_HELD;
         case -EINVAL:
                 return "the kernel does not know it here";
         case -EMFILE:
@@ -223,10 +223,14 @@ int sampler_events_init(struct sampler *s, const struct sampler_config *config)
                 s->event[i].fd = malloc(s->sizes.cpus * sizeof(int));
                 for (uint32_t cpu = 0; s->event[i].fd && cpu < s->sizes.cpus; cpu++)
                         s->event[i].fd[cpu] = -1; /* also when the rest fails: it is closed all the same */
+                s->event[i].trial = malloc(s->sizes.cpus * sizeof(int));
+                for (uint32_t cpu = 0; s->event[i].trial && cpu < s->sizes.cpus; cpu++)
+                        s->event[i].trial[cpu] = -1;
                 s->event[i].period = calloc(s->sizes.cpus, sizeof(uint64_t));
                 s->event[i].rate = calloc(s->sizes.cpus, sizeof(struct cycle_rate));
                 s->event[i].watch = calloc(s->sizes.cpus, sizeof(struct event_watch));
-                if (!s->event[i].fd || !s->event[i].period || !s->event[i].rate || !s->event[i].watch)
+                if (!s->event[i].fd || !s->event[i].period || !s->event[i].rate || !s->event[i].watch ||
+                    !s->event[i].trial)
                         return -ENOMEM;
         }
         return 0;
@@ -293,7 +297,15 @@ static int start_event(struct sampler *s, uint32_t event)
         e->info.frequency = allowed_rate(s->frequency);
         e->info.actual = e->name;
         r = sampler_event_open(s, event);
-        if (r < 0 && r != -EACCES && r != -EPERM) {
+        if (!r && cycles && !counters_granted(s, event))
+                r = -EBUSY;
+        if (r == -EBUSY && cycles) {
+                r = counters_fall_back(s, event);
+        } else if (r == -EBUSY && e->kind.hardware) {
+                log_notice("%s: %s: nothing is sampled until they are free", e->name, COUNTERS_HELD);
+                counters_say_held(e);
+                r = 0;
+        } else if (r < 0 && r != -EACCES && r != -EPERM) {
                 snprintf(e->why, sizeof(e->why), "%s", cause(r));
                 e->info.why = e->why;
                 if (cycles) {
@@ -351,11 +363,14 @@ void sampler_events_close(struct sampler *s)
 {
         sampler_stop(s);
         for (uint32_t i = 0; i < s->n_events; i++) {
+                counters_end_trial(s, i);
+                free(s->event[i].trial);
                 free(s->event[i].fd);
                 free(s->event[i].period);
                 free(s->event[i].rate);
                 free(s->event[i].watch);
                 s->event[i].fd = NULL;
+                s->event[i].trial = NULL;
         }
         core_pmus_free(&s->pmus);
         cpu_set_free(&s->online);

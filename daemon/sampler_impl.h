@@ -45,6 +45,13 @@ struct event_watch {
         uint64_t ticks, ticked_ns, last_ns, enabled_ns, running_ns;
         uint64_t since_ns, since_ticks, missed;     /* of the clock, since its rate was set */
         uint64_t base_ns, base_idle_ns, base_taken; /* at the first look after that; 0: not yet */
+        uint64_t ticked_idle_ns;                    /* at ticked_ns */
+        bool starved;                               /* enabled at the last look, and did not run */
+};
+
+/* Of read(2) on an event, by the read_format that it is opened with. */
+struct counter {
+        uint64_t count, enabled_ns, running_ns;
 };
 
 /* Deferred samples of which not all records have come, by CPU; NULL: none. */
@@ -64,6 +71,11 @@ struct sampler_open_event {
         struct event_watch *watch; /* by CPU */
         int open_error;            /* the last one said, so that it is said once */
         bool off;
+        bool held;                  /* cycles whose counters another user holds: `kind` is the clock */
+        struct event_kind hardware; /* what it was before */
+        uint64_t retry_ns;          /* when it is tried again */
+        bool in_trial;
+        int *trial; /* by CPU; -1: none */
 };
 
 /* A map that is mapped into memory. */
@@ -130,6 +142,20 @@ bool cycle_rate_update(struct cycle_rate *r, uint64_t cycles, uint64_t busy_ns);
 void parse_idle_times(const char *stat, uint32_t n_cpus, uint64_t *ret_idle_ns);
 void sampler_cycles_calibrate(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t count,
                               uint64_t idle_ns, uint64_t now);
+
+/* sampler_counters.c */
+#define COUNTERS_HELD "another user holds the hardware counters"
+bool counter_starved(uint64_t enabled_ns, uint64_t running_ns);
+void counters_say_held(struct sampler_open_event *e);
+/* Whether an event that was opened runs on all its CPUs; waits for some 50 ms when it does not at once. */
+bool counters_granted(const struct sampler *s, uint32_t event);
+/* Samples the clock in place of cycles; 0 or -errno. */
+int counters_fall_back(struct sampler *s, uint32_t event);
+/* Looks whether the counters are free again; call about once a second. */
+void counters_follow(struct sampler *s, uint32_t event, uint64_t now);
+/* An open event does not run on the CPUs whose watch says so. */
+void counters_starved(struct sampler *s, uint32_t event, const uint64_t *idle_ns, uint64_t now);
+void counters_end_trial(struct sampler *s, uint32_t event);
 
 /* sampler_watch.c */
 void watch_begin(struct sampler *s, uint32_t event,

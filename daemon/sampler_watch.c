@@ -17,13 +17,9 @@
 #define STAT_MAX  (4u << 20)
 #define RARELY_NS (10 * NSEC_PER_SEC)
 #define QUIET_NS  (NSEC_PER_SEC / 2) /* no tick for so long: the clock stands still, at 2 Hz and more */
+#define STILL_NS  NSEC_PER_SEC       /* no tick for so much work: does the counter run? */
 #define SCALE_ONE 65536.0
 #define MAX_SCALE 1000.0
-
-/* Of read(2) on an event, by the read_format that it is opened with. */
-struct counter {
-        uint64_t count, enabled_ns, running_ns;
-};
 
 /* An event whose CPU was away stays dead when the CPU is back: its time stands still. */
 static bool is_dead(const struct event_watch *w, const struct counter *c, uint64_t now)
@@ -96,21 +92,26 @@ static int look(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t idle_n
 
         if (read(e->fd[cpu], &c, sizeof(c)) != sizeof(c) || is_dead(w, &c, now))
                 return 1;
-        if (e->kind.weight == EVENT_WEIGHT_CYCLES)
+        w->starved = e->kind.hardware &&
+                     counter_starved(c.enabled_ns - w->enabled_ns, c.running_ns - w->running_ns);
+        if (w->starved)
+                ; /* says nothing about rates */
+        else if (e->kind.weight == EVENT_WEIGHT_CYCLES)
                 sampler_cycles_calibrate(s, event, cpu, c.count, idle_ns, now);
         else if (e->kind.hardware && w->last_ns)
                 s->cpus[cpu].scale[event] =
                                 watch_scale(c.enabled_ns - w->enabled_ns, c.running_ns - w->running_ns);
         w->ticks = ticks(s, event, cpu);
         w->ticked_ns = w->last_ns = now;
+        w->ticked_idle_ns = idle_ns;
         w->enabled_ns = c.enabled_ns;
         w->running_ns = c.running_ns;
         return 0;
 }
 
-/* Hardware events: when they were sampled. The clock, which ticks on an idle CPU too: when it has not for a
- * while. All of them once in a while. */
-static bool is_due(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t now)
+/* Hardware events: when they were sampled, and cycles when they were not though the CPU worked. The clock,
+ * which ticks on an idle CPU too: when it has not for a while. All of them once in a while. */
+static bool is_due(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t idle_ns, uint64_t now)
 {
         const struct sampler_open_event *e = &s->event[event];
         struct event_watch *w = &e->watch[cpu];
@@ -121,9 +122,13 @@ static bool is_due(struct sampler *s, uint32_t event, uint32_t cpu, uint64_t now
         if (ticked) {
                 w->ticks = ticks(s, event, cpu);
                 w->ticked_ns = now;
+                w->ticked_idle_ns = idle_ns;
         }
         if (e->kind.weight == EVENT_WEIGHT_CLOCK)
                 return now - w->ticked_ns > QUIET_NS;
+        if (e->kind.weight == EVENT_WEIGHT_CYCLES &&
+            now - w->ticked_ns > STILL_NS + idle_ns - w->ticked_idle_ns)
+                return true;
         return e->kind.hardware && ticked;
 }
 
@@ -139,15 +144,22 @@ static void count_missed(struct sampler *s, uint32_t event, uint32_t cpu, uint64
 static void watch_event(struct sampler *s, uint32_t event, const uint64_t *idle_ns, uint64_t now)
 {
         struct sampler_open_event *e = &s->event[event];
+        bool starved = false;
 
         for (uint32_t cpu = 0; cpu < s->sizes.cpus; cpu++) {
                 if (e->fd[cpu] < 0)
                         continue;
-                if (is_due(s, event, cpu, now) && look(s, event, cpu, idle_ns[cpu], now))
+                if (is_due(s, event, cpu, idle_ns[cpu], now) && look(s, event, cpu, idle_ns[cpu], now))
                         sampler_event_close(s, event, cpu); /* opened again below */
                 else if (e->kind.weight == EVENT_WEIGHT_CLOCK)
                         count_missed(s, event, cpu, idle_ns[cpu], now);
+                starved |= e->watch[cpu].starved;
         }
+        if (starved)
+                counters_starved(s, event, idle_ns, now);
+        else if (e->kind.hardware && e->info.cpus)
+                e->info.why = NULL; /* they run */
+        counters_follow(s, event, now);
 }
 
 int sampler_follow_cpus(struct sampler *s)
@@ -177,7 +189,7 @@ int sampler_follow_cpus(struct sampler *s)
                                 sampler_event_close(s, i, cpu);
                 watch_event(s, i, idle_ns, now);
                 r = sampler_event_open(s, i);
-                if (r < 0 && !result)
+                if (r < 0 && r != -EBUSY && !result) /* held by another: its status says so */
                         result = r;
         }
         return result;

@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2154 # $work, $build, $top and $here are the caller's
 
 # What runs in the guest, in $work/bin-ARCHITECTURE. x86-64: as built. arm64: compiled here, statically.
-programs="deep_static signals_static split31 forks"
+programs="deep_static signals_static split31 forks hold_counters"
 build_programs() {
         local arch=$1 bin=$work/bin-$1 cc source
         rm -rf "$bin" && mkdir -p "$bin"

@@ -19,6 +19,10 @@ static overflow_fn overflow;
 static bool busy;
 module_param(busy, bool, 0600);
 
+/* How many events of a CPU can count at once. */
+#define COUNTERS 4
+static DEFINE_PER_CPU(unsigned int, used);
+
 /* Events a microsecond. */
 static u64 rate(const struct perf_event *event)
 {
@@ -92,6 +96,9 @@ static void fake_stop(struct perf_event *event, int flags)
 
 static int fake_add(struct perf_event *event, int flags)
 {
+	if (this_cpu_read(used) >= COUNTERS)
+		return -EAGAIN;
+	this_cpu_inc(used);
 	event->hw.state = PERF_HES_STOPPED;
 	if (flags & PERF_EF_START)
 		fake_start(event, 0);
@@ -102,6 +109,7 @@ static int fake_add(struct perf_event *event, int flags)
 static void fake_del(struct perf_event *event, int flags)
 {
 	fake_stop(event, PERF_EF_UPDATE);
+	this_cpu_dec(used);
 }
 
 static int fake_init(struct perf_event *event)

@@ -221,8 +221,10 @@ if [ -e /t/fakepmu.ko ]; then
         check counters-busy-doctor says 'cycles .*another user holds the hardware counters'
         check counters-busy-sampled soon sampled $work
         echo 0 >/sys/module/fakepmu/parameters/busy
-        check counters-free again
-        check counters-free-says status_says 'cycles on 2 CPUs'
+        check counters-free until_says 'cycles on 2 CPUs'
+        check counters-free-sampled soon sampled $work
+        check counters-accounts accounts
+        held
         stop_profd
 fi
 

@@ -120,3 +120,27 @@ start_work() {
         /t/split31 100000 >/tmp/work.out &
         work=$!
 }
+
+# until_says WORDS: profctl status does, within a few minutes.
+until_says() {
+        for _ in $(seq 180); do
+                profctl status >/tmp/status 2>&1 && grep -e "$1" /tmp/status && return 0
+                sleep 1
+        done
+        cat /tmp/status $log
+        return 1
+}
+
+# Another profiler takes all counters, and lets go of them: profd is up, and goes on with the clock meanwhile.
+held() {
+        /t/hold_counters >/tmp/hold.out &
+        holder=$!
+        check counters-pinned until_says 'cycles as cpu-clock on 2 CPUs: another user holds the hardware counters'
+        check counters-pinned-sampled named 15
+        cat /tmp/hold.out
+        kill $holder
+        wait $holder
+        check counters-unpinned until_says 'cycles on 2 CPUs'
+        check counters-unpinned-sampled named 15
+        check counters-pinned-accounts accounts
+}
