@@ -89,6 +89,30 @@ copy_libraries() {
         done
 }
 
+# make_debian OUTPUT: Debian with systemd as its first process, the package and the programs in /t, and guest/debian.sh
+# to be run when it is up.
+make_debian() {
+        local out=$1 root=$work/debian deb
+        deb=$("$top/tests/systemd/package" "$build") && get_debian bookworm "$deb" || return 1
+        rm -rf "$root" && mkdir -p "$root" && tar -xf "$work/debian.tar" -C "$root" || return 1
+        rm -rf "$root"/dev/* "$root/etc/systemd/system/getty.target.wants" "$root"/var/cache/apt "$root"/usr/lib/udev/hwdb*
+        ln -sf lib/systemd/systemd "$root/init"
+        mkdir -p "$root/t" "$root/etc/systemd/system/multi-user.target.wants"
+        cp "$here"/guest/{check,profd,debian}.sh "$build/tests/programs/split31" "$root/t/" && cp "$deb" "$root/t/profd.deb" || return 1
+        cat >"$root/etc/systemd/system/profd-test.service" <<END
+[Unit]
+After=multi-user.target
+[Service]
+Type=idle
+ExecStart=/bin/bash /t/debian.sh
+[Install]
+WantedBy=multi-user.target
+END
+        ln -sf ../profd-test.service "$root/etc/systemd/system/multi-user.target.wants/"
+        (cd "$root" && find . | cpio -o -H newc --quiet) >"$out"
+        rm -rf "$root"
+}
+
 # make_initramfs ARCHITECTURE OUTPUT EXTRA...: busybox, the programs, the package, what they are linked with, and the
 # scripts of the guest.
 make_initramfs() {

@@ -53,6 +53,18 @@ get_kernel() {
         touch "$dir/ready"
 }
 
+# get_debian SUITE DEB: $work/debian.tar, a Debian with what the package needs, installed as Debian installs it.
+get_debian() {
+        local suite=$1 deb=$2 needs
+        [ -e "$work/debian.ready" ] && return 0
+        command -v mmdebstrap >/dev/null && prepare_apt amd64 "$suite" || return 1
+        needs=$(dpkg-deb -f "$deb" Depends | sed 's/([^)]*)//g; s/|[^,]*//g; s/ //g')
+        mmdebstrap --quiet --variant=essential --architectures=amd64 --include="systemd-sysv,dbus,procps,$needs" \
+                --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+                --dpkgopt='path-exclude=/usr/share/locale/*' "$suite" "$work/debian.tar" "$(cat "$work/apt/amd64-$suite/sources.list")" \
+                >"$work/debian.log" 2>&1 && touch "$work/debian.ready"
+}
+
 # What to build for arm64 with, and what an installation there is linked with: all of it, resolved by apt.
 get_sysroot() {
         local dir=$work/arm64-root archives=$work/apt/arm64-bookworm/cache/archives
