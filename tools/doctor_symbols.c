@@ -18,6 +18,7 @@
 /* What one object (by its mapping's file) is in the way of. */
 struct object_counts {
         uint32_t file;    /* string */
+        uint32_t mapping; /* one of it */
         int64_t unnamed;  /* samples that have a frame of it without a name */
         int64_t no_lines; /* samples whose innermost code is in it, named but without source lines */
         int64_t ends;     /* samples whose stack ends in it before its root */
@@ -56,6 +57,7 @@ static void count_sample(struct counting *c, uint32_t i)
                 if (!is_file(p, l))
                         continue;
                 struct object_counts *o = &c->object[p->mapping[l->mapping].file];
+                o->mapping = l->mapping;
                 if (location_is_unnamed(p, l)) {
                         o->unnamed += o->stamp == i + 1 ? 0 : n;
                         o->stamp = i + 1;
@@ -99,7 +101,8 @@ static void say_end(struct doctor *d, const char *path, double share, const char
                            share, n, end);
 }
 
-static void say_unnamed(struct doctor *d, const char *path, double share, bool lines_only)
+static void say_unnamed(struct doctor *d, const char *path, const char *build_id, double share,
+                        bool lines_only)
 {
         const char *subject = lines_only ? "no source lines" : "names missing";
 
@@ -111,18 +114,24 @@ static void say_unnamed(struct doctor *d, const char *path, double share, bool l
                            share);
                 return;
         }
-        _cleanup_free_ char *package = package_of(path);
-        if (package)
-                doctor_say(d, FINDING_NOTE, subject,
-                           "in %s, %.1f%% of all samples: install the debug symbols of package %s "
-                           "(%s-dbgsym, or by "
-                           "debuginfod)",
-                           path, share, package, package);
-        else
+        _cleanup_package_ struct package package = {0};
+        if (package_of(path, build_id, &package) < 0)
                 doctor_say(d, FINDING_NOTE, subject, "in %s, %.1f%% of all samples: %s", path, share,
                            lines_only ? "build it with -g1 or more (Rust: debug = \"line-tables-only\")"
                                       : "do not strip it, or keep its debug file in "
                                         "/usr/lib/debug/.build-id");
+        else if (package.outdated)
+                doctor_say(d, FINDING_NOTE, subject,
+                           "in %s, %.1f%% of all samples: it is not the file that package %s %s has here: "
+                           "start what runs it again, or install %s in its version (or by debuginfod, build "
+                           "ID %s)",
+                           path, share, package.name, package.version, package.debug, build_id);
+        else
+                doctor_say(d, FINDING_NOTE, subject,
+                           "in %s, %.1f%% of all samples: install %s=%s, the debug symbols of package %s "
+                           "(or "
+                           "by debuginfod)",
+                           path, share, package.debug, package.version, package.name);
 }
 
 static void say_object(struct doctor *d, const struct counting *c, const struct object_counts *o, int what)
@@ -132,7 +141,8 @@ static void say_object(struct doctor *d, const struct counting *c, const struct 
         if (what == 2)
                 say_end(d, c->p->string[o->file], share, o->end);
         else
-                say_unnamed(d, c->p->string[o->file], share, what == 1);
+                say_unnamed(d, c->p->string[o->file], c->p->string[c->p->mapping[o->mapping].build_id],
+                            share, what == 1);
 }
 
 static void say_most(struct doctor *d, struct counting *c, int what)

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "tools/doctor.h"
+#include "tools/package.h"
 
 #define CGROUP1 "cgroup /sys/fs/cgroup/systemd cgroup rw,name=systemd 0 0\n"
 #define CGROUP2 "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
@@ -231,6 +233,26 @@ static void test_missing_capabilities_are_named(void **state)
         }
 }
 
+/* On Debian; its package of debug symbols is the one that is not named as all others. */
+static void test_the_package_of_the_c_library(void **state)
+{
+        _cleanup_package_ struct package p = {0};
+        Dl_info library;
+
+        assert_true(dladdr((void *)(uintptr_t)getenv, &library));
+        if (package_of(library.dli_fname, "", &p) < 0) {
+                print_message("skipped: the C library is of no package here\n");
+                skip();
+        }
+        assert_non_null(p.version);
+        if (!strcmp(p.name, "libc6"))
+                assert_string_equal(p.debug, "libc6-dbg");
+        assert_false(p.outdated);
+        package_done(&p);
+        assert_int_equal(package_of(library.dli_fname, "00", &p), 0);
+        assert_true(p.outdated);
+}
+
 static int remove_root(void **state)
 {
         char command[64];
@@ -250,6 +272,7 @@ int main(void)
                         cmocka_unit_test(test_missing_capabilities_are_named),
                         cmocka_unit_test(test_objects_that_matter_most_come_first),
                         cmocka_unit_test(test_the_kernel_without_lines),
+                        cmocka_unit_test(test_the_package_of_the_c_library),
         };
 
         if (!mkdtemp(root))
