@@ -21,7 +21,7 @@ if check service-starts up; then
         check service-doctor says 'capabilities  *profd has all that it needs'
         check service-kernel-names says 'kptr_restrict .*functions have names'
         grep -v 'samples lost .* by missed' /tmp/doctor >/tmp/rest # an emulated machine leaves out ticks
-        [ $event = cpu-clock ] || held
+        [ ! -e /t/fakepmu.ko ] || held
         check service-no-problem not grep '^BAD ' /tmp/rest
         profctl doctor | sed 's/^/    /'
         check service-stops stop_profd
