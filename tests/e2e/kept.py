@@ -82,7 +82,12 @@ class KeptDaemon(Daemon):
         super().__init__(config)
 
     def start(self):
-        env, command, pre = dict(os.environ), [self.binary], None
+        self.launch()
+        wait_until(self.is_up, 120, "profd starts")
+
+    def launch(self, environment=None):
+        """Starts it, and does not wait."""
+        env, command, pre = dict(environment or os.environ), [self.binary], None
         if self.fdstore:
             self.fdstore.settle()
             kept = list(self.fdstore.kept)
@@ -99,7 +104,6 @@ class KeptDaemon(Daemon):
             self.process = subprocess.Popen(
                 [*command, "--config", self.config, "--state-dir", self.state, "--socket", self.socket],
                 stderr=log, stdout=log, env=env, close_fds=not self.fdstore, preexec_fn=pre)
-        wait_until(self.is_up, 120, "profd starts")
 
     def kill(self):
         self.process.kill()

@@ -7,11 +7,14 @@ import math
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
-from harness import LIFE, PROFD, PROGRAMS, Work, check, has, of_pid, skip, wait_until
-from kept import KeptDaemon, cpu_ns
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "faults"))
+from harness import LIFE, PROFD, PROGRAMS, Work, check, has, of_pid, skip, wait_until  # noqa: E402
+from injector import FILE, KERNEL, KILL, OPEN, WRITE, Injector  # noqa: E402
+from kept import KeptDaemon, cpu_ns  # noqa: E402
 
 RATE = 499
 SECONDS = int(os.environ.get("PROFD_TAKEOVER_SECONDS", "20"))
@@ -89,6 +92,32 @@ def kills(d, name):
                     for p in stored)
         total = sum(p.count(of_pid(w.pid)) for w in work for p in stored)
         check(named > 0.4 * total, f"{name}: stacks are whole and named ({named} of {total} are in hot_three)")
+
+
+def killed_midway(d, name):
+    """Each new daemon is killed on its way up, in place of another call each time, until one has none left to be
+    killed in place of: what is taken over is there once, however far the ones before came."""
+    with d, Injector(PROFD, KERNEL | OPEN | FILE | WRITE, action=KILL) as faults:
+        begin = time.monotonic()
+        one, other = two_loads()
+        with one, other:
+            time.sleep(3)
+            d.kill()
+            n = 0
+            while True:
+                faults.allow(1)
+                d.launch(faults.environment())
+                wait_until(lambda: d.process.poll() is not None or d.is_up(), 120, "profd starts or is killed")
+                faults.allow(0)
+                if d.process.poll() is None:
+                    break
+                check(d.process.poll() == -signal.SIGKILL, f"killed: {' '.join(faults.newest())}")
+                d.process, n = None, n + 1
+            time.sleep(3)
+            used, seconds = end([one, other]), time.monotonic() - begin
+        check(d.stop(signal.SIGTERM) == 0, f"{name}: the last one ends in good order")
+        check(n > 20, f"{name}: killed at {n} places")
+        compare(d.stored(), [one, other], used, seconds, f"{name}, killed on the way up at {n} places")
 
 
 def upgrade():
@@ -178,5 +207,7 @@ refused()
 locked()
 kills(kept(), "in the store")
 kills(kept(f"/sys/fs/bpf/profd-test-{os.getpid()}"), "by pins")
+killed_midway(kept(), "in the store")
+killed_midway(kept(f"/sys/fs/bpf/profd-killed-{os.getpid()}"), "by pins")
 upgrade()
 full_journal()

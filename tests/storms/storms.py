@@ -4,7 +4,7 @@
 
 Storms: processes (started as fast as the host can), objects (2,000 distinct ones, mapped and run), stacks (no two
 equal), container (namespaces and a root of its own, in which processes are started). Each lasts for N seconds; then
-it is calm until the rate is as asked again. Beside them a program of known CPU time runs all along."""
+it is calm for as long, and until the rate is as asked again. Beside them a program of known CPU time runs all along."""
 import argparse
 import math
 import os
@@ -81,7 +81,7 @@ class Storm:
         """How many were made a second."""
         made = 0
         for p, o in zip(self.processes, self.outs):
-            p.terminate()
+            p.kill()  # unshare does not listen to less
             p.wait()
             o.seek(0)
             numbers = [int(x) for x in o.read().split() if x.isdigit()]
@@ -102,6 +102,7 @@ def storm_once(d, watch, storm, known):
     took = time.monotonic() - taken
     print(f"{storm}: {made} in {took:.0f} s, {made / took:.0f} a second")
     watch.phase = "calm"
+    time.sleep(args.seconds)
     until = time.monotonic() + 300
     while d.status()["frequency_hz"] != args.rate and time.monotonic() < until:
         time.sleep(1)
@@ -112,7 +113,8 @@ def storm_once(d, watch, storm, known):
     lowest = min(r["reached_hz"] for r in rows)
     most = max(watch.memory(r) for r in rows)
     judge_totals(profile, known.pid, used, collected)
-    print(f"{storm}: lowest rate {lowest} Hz, memory {most / 2**20:.1f} MiB, names waited {sum(r['names_wait'] for r in rows)} s")
+    print(f"{storm}: lowest rate {lowest} Hz, memory {most / 2**20:.1f} MiB, names waited {sum(r['names_wait'] for r in rows)} s, "
+          f"following {sum(r['following_waits'] for r in rows)} s")
     return lowest
 
 

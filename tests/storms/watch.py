@@ -8,8 +8,6 @@ import time
 
 TICK = os.sysconf("SC_CLK_TCK")
 CPUS = os.cpu_count()
-COLUMNS = ["seconds", "phase", "daemon_cpu", "worker_cpu", "kernel_cpu", "daemon_pss", "worker_pss", "map_bytes", "asked_hz",
-           "reached_hz", "names_wait", "exceeded", "taken"]
 
 
 def read(path):
@@ -70,7 +68,8 @@ class Watch(threading.Thread):
                 "daemon_pss": pss_of(pid), "worker_pss": sum(pss_of(w) for w in workers),
                 "map_bytes": max(open_maps, cost["map_bytes"]),
                 "asked_hz": status["requested_hz"], "reached_hz": status["frequency_hz"],
-                "names_wait": int(cost["names_wait"]),
+                "cpus": CPUS, "cpu_limit": cost["cpu_limit"] * 100, "memory_limit": cost["memory_limit_bytes"],
+                "names_wait": int(cost["names_wait"]), "following_waits": int(cost["following_waits"]),
                 "exceeded": int(any("more than Cpu=" in n for n in status["notes"])),
                 "taken": status["samples_taken"],
                 **{"lost_" + k: v for k, v in self.losses.items()}}
