@@ -229,6 +229,9 @@ void sampler_stats_drained(struct sampler *s, uint64_t stats[ABI_STAT_MAX])
 
 void sampler_carry(struct sampler *s, const uint64_t stat[ABI_STAT_MAX])
 {
-        for (uint32_t i = 0; i < ABI_STAT_MAX; i++)
+        for (uint32_t i = 0; i < ABI_STAT_MAX; i++) {
                 s->carried[i] += stat[i];
+                if (s->kept)
+                        s->kept->added[i] += stat[i];
+        }
 }
