@@ -15,10 +15,10 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "daemon/governor.h"
 #include "daemon/keep.h"
-#include "daemon/kept_raws.h"
-#include "daemon/kept_state.h"
 #include "daemon/ledger.h"
+#include "daemon/legacy.h"
 #include "daemon/recorder.h"
 #include "daemon/status.h"
 #include "daemon/takeover.h"
@@ -26,21 +26,14 @@
 #define DRAIN_NS          (5 * NSEC_PER_SEC) /* rows are aggregated in the kernel meanwhile */
 #define TRACK_USEC        100000ull          /* mapping records are read at least this often */
 #define HOUSEKEEPING_USEC 1000000ull
-/* What begins and ends all along is said again after so long without. */
-#define FOLLOWING_QUIET_NS (300 * NSEC_PER_SEC)
-#define RECENT_NS          (60 * NSEC_PER_SEC)
-#define MAINTAIN_NS        (60 * NSEC_PER_SEC)
-#define NICE_LEVEL         (-10)
-#define UNHEALTHY_NS       (4 * DRAIN_NS)
-#define NAMES_CACHE_SHARE  8 /* of MaxSize= */
+#define RECENT_NS         (60 * NSEC_PER_SEC)
+#define MAINTAIN_NS       (60 * NSEC_PER_SEC)
+#define NICE_LEVEL        (-10)
+#define UNHEALTHY_NS      (4 * DRAIN_NS)
+#define NAMES_CACHE_SHARE 8 /* of MaxSize= */
 /* Of Memory=, for the journal of a window. Mostly far less of it is used. */
 #define JOURNAL_SHARE 16
 #define JOURNAL_MAX   (16u << 20)
-
-/* CPU time of the event loop by what it does, where that is not sampling; totals. */
-struct loop_cost {
-        uint64_t following_ns, naming_ns;
-};
 
 struct manager {
         struct config *config;
@@ -59,16 +52,11 @@ struct manager {
         struct writer *writer;
         struct api *api;
         struct keep *keep;
-        struct kept_memory *kept; /* NULL: nothing outlives us */
-        struct kept_objects *kept_objects;
-        struct kept_raws *kept_raws;
+        struct legacy *legacy;
 
-        struct budget budget;
-        struct counters budget_before; /* at the start of the budget's interval, */
-        struct loop_cost loop, loop_before;
+        struct governor governor;
         struct counters recent[2]; /* [0] is between one and two minutes old, [1] younger */
         uint64_t start_real_ns, last_maintain_ns;
-        uint64_t held_ns; /* when following began to wait, last */
         uint32_t n_cpus;
         int exit_status; /* of the loop, 0 or -errno */
 };
@@ -129,7 +117,7 @@ static int follow(struct manager *m)
         uint64_t begin = thread_cpu_ns();
         int r = tracker_poll(m->tracker);
 
-        m->loop.following_ns += thread_cpu_ns() - begin;
+        m->governor.loop.following_ns += thread_cpu_ns() - begin;
         return r;
 }
 
@@ -147,82 +135,6 @@ static int on_track(sd_event_source *source, uint64_t usec, void *ctx)
 }
 
 /* -- housekeeping -- */
-
-static uint64_t naming_ns(const struct manager *m, const struct counters *now)
-{
-        return now->cost.worker_ns - m->budget_before.cost.worker_ns + m->loop.naming_ns -
-               m->loop_before.naming_ns;
-}
-
-static void set_rate(struct manager *m, uint32_t frequency, uint32_t before)
-{
-        const struct budget *b = &m->budget;
-        const char *why = budget_why(b);
-
-        int r = sampler_set_frequency(m->sampler, frequency);
-        if (r < 0) {
-                log_error("cannot change the sampling rate to %u Hz: %s", frequency, strerror(-r));
-                m->budget.frequency = before;
-                return;
-        }
-        log_notice("sampling at %u Hz now (%u asked%s%s): Cpu= is %.2f %%, sampling took %.2f, following "
-                   "processes %.2f, naming %.2f, queries and the store %.2f",
-                   frequency, b->asked, why ? "; " : "", why ? why : "", b->limit_ppm / 1e4,
-                   b->sampling_ppm / 1e4, b->following_ppm / 1e4, b->naming_ppm / 1e4, b->serving_ppm / 1e4);
-}
-
-static void end_interval(struct manager *m, const struct counters *now)
-{
-        const struct cost *c = &now->cost, *was = &m->budget_before.cost;
-        uint64_t loop = c->loop_ns - was->loop_ns, daemon = c->daemon_ns - was->daemon_ns;
-        uint64_t following = m->loop.following_ns - m->loop_before.following_ns;
-        uint64_t apart = following + m->loop.naming_ns - m->loop_before.naming_ns;
-        const struct budget_use use = {
-                        .sampling_ns = c->kernel_ns - was->kernel_ns + (loop > apart ? loop - apart : 0),
-                        .following_ns = following,
-                        .naming_ns = naming_ns(m, now),
-                        .serving_ns = daemon > loop ? daemon - loop : 0,
-        };
-        uint32_t before = m->budget.frequency;
-        bool exceeded = m->budget.exceeded;
-        uint32_t frequency = budget_update(&m->budget, &use, now->at_ns - m->budget_before.at_ns, m->n_cpus);
-
-        m->budget_before = *now;
-        m->loop_before = m->loop;
-        if (frequency != before)
-                set_rate(m, frequency, before);
-        if (m->budget.exceeded && !exceeded)
-                log_warning("profd uses %.2f %% of the CPUs, over Cpu= (%.2f %%), at its lowest rate: "
-                            "following "
-                            "processes takes %.2f, queries and the store %.2f",
-                            m->budget.used_ppm / 1e4, m->budget.limit_ppm / 1e4,
-                            m->budget.following_ppm / 1e4, m->budget.serving_ppm / 1e4);
-}
-
-static void hold_following(struct manager *m)
-{
-        bool waited = m->budget.following_waits;
-        bool waits = budget_following_waits(&m->budget, m->loop.following_ns - m->loop_before.following_ns);
-        uint64_t now = now_monotonic_ns();
-
-        tracker_hold(m->tracker, waits);
-        if (!waits || waited)
-                return;
-        if (now - m->held_ns > FOLLOWING_QUIET_NS)
-                log_notice("more processes start than Cpu= (%.2f %%) lets profd follow: some of them are "
-                           "not; "
-                           "their samples are counted, their frames have no names",
-                           m->budget.limit_ppm / 1e4);
-        m->held_ns = now;
-}
-
-static void keep_to_budget(struct manager *m, const struct counters *now)
-{
-        if (now->at_ns - m->budget_before.at_ns >= BUDGET_INTERVAL_NS)
-                end_interval(m, now);
-        symclient_hold_names(m->symbols, budget_names_wait(&m->budget, naming_ns(m, now)));
-        hold_following(m);
-}
 
 static void follow_host(struct manager *m)
 {
@@ -243,7 +155,7 @@ static int on_housekeeping(sd_event_source *source, uint64_t usec, void *ctx)
 
         follow_host(m);
         if (recorder_counters(m->recorder, &now) >= 0) {
-                keep_to_budget(m, &now);
+                governor_look(&m->governor, &now, m->n_cpus);
                 if (now.at_ns - m->recent[1].at_ns > RECENT_NS) {
                         m->recent[0] = m->recent[1];
                         m->recent[1] = now;
@@ -296,7 +208,7 @@ static void fill_status(struct manager *m, struct status *s, const struct counte
         *s = (struct status){
                         .host = &m->host,
                         .sampler = m->sampler,
-                        .budget = &m->budget,
+                        .budget = &m->governor.budget,
                         .now = now,
                         .recent = m->recent[0].at_ns ? &m->recent[0] : &m->recent[1],
                         .store = m->store,
@@ -306,13 +218,13 @@ static void fill_status(struct manager *m, struct status *s, const struct counte
                         .memory_limit = m->config->memory,
                         .kernel_names = m->kernel != NULL,
         };
-        if (m->budget.names_wait)
+        if (m->governor.budget.names_wait)
                 s->notes[s->n_notes++] = "names wait: the symbolizer has used its share of Cpu=";
-        if (m->budget.following_waits)
+        if (m->governor.budget.following_waits)
                 s->notes[s->n_notes++] =
                                 "more processes start than Cpu= lets profd follow: frames of those that "
                                 "are not followed have no names";
-        if (m->budget.exceeded)
+        if (m->governor.budget.exceeded)
                 s->notes[s->n_notes++] = "more than Cpu= is used at the lowest rate; see the log";
         note_lacking(s);
         if (!m->kernel)
@@ -403,7 +315,7 @@ static int on_symbols(sd_event_source *source, int fd, uint32_t events, void *ct
         uint64_t begin = thread_cpu_ns();
         int r = symclient_dispatch(m->symbols);
 
-        m->loop.naming_ns += thread_cpu_ns() - begin;
+        m->governor.loop.naming_ns += thread_cpu_ns() - begin;
         return r < 0 ? fail(m, r, "the symbolizer cannot go on") : 0;
 }
 
@@ -459,7 +371,7 @@ static int on_reload(sd_event_source *source, const struct signalfd_siginfo *si,
         if (r < 0)
                 log_error("configuration not reloaded, the old one stays: %s", error ? error : strerror(-r));
         else {
-                budget_init(&m->budget, (uint32_t)c->frequency, c->cpu_ppm);
+                budget_init(&m->governor.budget, (uint32_t)c->frequency, c->cpu_ppm);
                 r = sampler_set_frequency(m->sampler, (uint32_t)c->frequency);
                 if (r < 0)
                         log_error("cannot change the sampling rate to %" PRIu64 " Hz: %s", c->frequency,
@@ -629,41 +541,6 @@ static int start_serving(struct manager *m)
         return api_new(&m->api, &api, m->store, &api_ops, m); /* said by the API */
 }
 
-static int keep_all(struct manager *m, struct kept_memory **ret)
-{
-        void *memory, *raws;
-
-        int r = keep_memory(m->keep, "state", sizeof(struct kept_memory), &memory);
-        if (r >= 0)
-                r = keep_memory(m->keep, "deferred", KEPT_RAWS_BYTES, &raws);
-        if (r < 0)
-                return r;
-        struct kept_head *head = &((struct kept_memory *)memory)->head;
-        head->magic = KEPT_MAGIC;
-        head->version = PROFD_ABI_VERSION;
-        r = kept_objects_new(&m->kept_objects, memory);
-        if (r >= 0)
-                r = kept_raws_new(&m->kept_raws, raws);
-        if (r >= 0)
-                r = sampler_keep(m->sampler, m->keep, head);
-        if (r < 0)
-                return r;
-        tracker_keep(m->tracker, m->kept_objects, m->kept_raws);
-        *ret = memory;
-        return 0;
-}
-
-/* Without it samples are taken all the same, and a restart loses some. */
-static void start_keeping(struct manager *m)
-{
-        static const char *const names[] = {"state", "deferred", "cpus", "counts", "stacks", "raws"};
-
-        if (!keep_is_on(m->keep) || keep_all(m, &m->kept) >= 0)
-                return;
-        for (size_t i = 0; i < ARRAY_SIZE(names); i++) /* half of it says nothing; why was said there */
-                keep_drop(m->keep, names[i]);
-}
-
 static int take_over(struct manager *m)
 {
         const struct takeover_parts parts = {
@@ -672,12 +549,12 @@ static int take_over(struct manager *m)
                         .tracker = m->tracker,
                         .recorder = m->recorder,
                         .store = m->store,
-                        .own = m->kept ? &m->kept->head : NULL,
+                        .own = legacy_head(m->legacy),
         };
         int r = 0;
 
-        if (m->kept)
-                r = recorder_keep(m->recorder, m->keep, &m->kept->head,
+        if (parts.own)
+                r = recorder_keep(m->recorder, m->keep, parts.own,
                                   MIN_OF(m->config->memory / JOURNAL_SHARE, (uint64_t)JOURNAL_MAX));
         return r < 0 ? r : takeover_run(&parts);
 }
@@ -702,13 +579,15 @@ static int start(struct manager *m)
                         .kernel_debug = m->kernel_debug,
                         .memory = m->config->memory / 16,
         };
-        budget_init(&m->budget, (uint32_t)m->config->frequency, m->config->cpu_ppm);
-        start_keeping(m);
-        r = tracker_start(m->tracker);
+        m->governor.parts = (struct governor_parts){m->sampler, m->tracker, m->symbols};
+        budget_init(&m->governor.budget, (uint32_t)m->config->frequency, m->config->cpu_ppm);
+        r = legacy_new(&m->legacy, m->keep, m->sampler, m->tracker);
+        if (r >= 0)
+                r = tracker_start(m->tracker);
         if (r >= 0)
                 r = sampler_start(m->sampler);
         if (r >= 0)
-                r = recorder_new(&m->recorder, &parts, m->writer, &m->budget, m->config->window_ns);
+                r = recorder_new(&m->recorder, &parts, m->writer, &m->governor.budget, m->config->window_ns);
         if (r >= 0)
                 r = take_over(m);
         if (r >= 0)
@@ -722,8 +601,8 @@ static int start(struct manager *m)
         recorder_set_api(m->recorder, m->api);
         follow_host(m);
         m->start_real_ns = now_realtime_ns();
-        r = recorder_counters(m->recorder, &m->budget_before);
-        m->recent[1] = m->budget_before;
+        r = recorder_counters(m->recorder, &m->recent[1]);
+        governor_begin(&m->governor, &m->recent[1]);
         return r;
 }
 
@@ -769,8 +648,9 @@ int manager_new(struct manager **ret, struct config *config, const char *config_
 int manager_run(struct manager *m)
 {
         arm_drain(m);
-        log_info("sampling %u CPUs at %u Hz; windows of %" PRIu64 " s in %s", m->n_cpus, m->budget.frequency,
-                 (uint64_t)(m->config->window_ns / NSEC_PER_SEC), m->config->directory);
+        log_info("sampling %u CPUs at %u Hz; windows of %" PRIu64 " s in %s", m->n_cpus,
+                 m->governor.budget.frequency, (uint64_t)(m->config->window_ns / NSEC_PER_SEC),
+                 m->config->directory);
         sd_notify(0, "READY=1\nSTATUS=sampling");
         int r = sd_event_loop(m->event);
         if (r < 0)
@@ -802,8 +682,7 @@ struct manager *manager_free(struct manager *m)
         tracker_free(m->tracker);
         symclient_free(m->symbols);
         sampler_free(m->sampler);
-        kept_objects_free(m->kept_objects);
-        kept_raws_free(m->kept_raws);
+        legacy_free(m->legacy);
         keep_free(m->keep);
         config_free(m->config);
         free(m->config_file);
