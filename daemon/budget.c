@@ -5,7 +5,7 @@
 /* Of the rate asked: below a tenth a profile says too little to be worth its cost. */
 #define LOWEST_SHARE    10
 #define START_NS        (60 * NSEC_PER_SEC) /* of the limit: what a start may use at once */
-#define BUCKET_NS       (10 * NSEC_PER_SEC) /* of the limit: what a storm may */
+#define BUCKET_NS       (10 * NSEC_PER_SEC) /* of the limit: what a storm may, half of it in names */
 #define OVER_MOST       2                   /* intervals in a row */
 #define CALM_NEEDED     3                   /* before the rate goes up, */
 #define CALM_ROOM       2                   /* before it doubles, where that leaves half of the limit */
@@ -56,13 +56,14 @@ static uint32_t lowest(const struct budget *b)
         return MIN_OF(prime_at_least(MAX_OF(b->asked / LOWEST_SHARE, 1u)), b->asked);
 }
 
-static int64_t credit_after(int64_t credit, double allowed, double used, double most, bool starting)
+static int64_t credit_after(int64_t credit, double allowed, double used, double most, double debt,
+                            bool starting)
 {
         double left = (double)credit - used;
 
         if (starting && left >= most)
                 return (int64_t)left;
-        return (int64_t)MIN_OF(MAX_OF(left, -most) + allowed,
+        return (int64_t)MIN_OF(MAX_OF(left, -debt) + allowed,
                                most); /* a debt is paid back, but not for ever */
 }
 
@@ -151,15 +152,15 @@ uint32_t budget_update(struct budget *b, const struct budget_use *use, uint64_t 
         bool starting = b->age_ns < START_NS;
         bool bears = starting && (double)b->credit_ns - total >= most;
         bool empty = (double)b->credit_ns < total; /* or in debt */
-        b->credit_ns = credit_after(b->credit_ns, given, total, most, starting);
+        b->credit_ns = credit_after(b->credit_ns, given, total, most, most, starting);
         b->naming_credit_ns = credit_after(b->naming_credit_ns, MAX_OF(given - others, given / NAMING_SHARE),
-                                           (double)use->naming_ns, most, starting);
+                                           (double)use->naming_ns, most / 2, most, starting);
         b->names_wait = b->naming_credit_ns <= 0;
         double rest = others - (double)use->following_ns +
                       MIN_OF((double)use->naming_ns, given / NAMING_SHARE);
         b->following_credit_ns = credit_after(b->following_credit_ns,
                                               MAX_OF(given * FOLLOWING_MOST - rest, given / FOLLOWING_SHARE),
-                                              (double)use->following_ns, most, starting);
+                                              (double)use->following_ns, most, most, starting);
         b->age_ns += elapsed_ns;
 
         if (b->since_raise < RAISE_ON_TRIAL && ++b->since_raise == RAISE_ON_TRIAL)

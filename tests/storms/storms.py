@@ -151,8 +151,7 @@ def judge(d, watch, lowest, first, last):
 
 
 def main():
-    config = (f"[Sampling]\nFrequency={args.rate}\nEvents=cycles\n[Limits]\nCpu={args.cpu}%\nMemory={args.memory}\n"
-              "[Store]\nWindow=10s\n")
+    config = (f"[Sampling]\nFrequency={args.rate}\nEvents=cycles\n[Limits]\nCpu={args.cpu}%\nMemory={args.memory}\n")
     with Daemon(config) as d, Work([f"{PROGRAMS}/split31", LIFE]) as known:
         watch = Watch(d, args.csv)
         watch.start()
@@ -160,7 +159,6 @@ def main():
             time.sleep(START)
             first = d.status()
             lowest = [storm_once(d, watch, storm, known) for storm in args.storms]
-            time.sleep(12)  # the last window
             last = d.status()
         finally:
             watch.stop()
