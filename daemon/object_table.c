@@ -653,8 +653,16 @@ void object_table_tick(struct object_table *t, uint64_t now_ns)
                 hurry(t, now_ns);
 }
 
+/* Open for the sake of what was sampled of it alone. */
+static bool is_past(const struct object_entry *o)
+{
+        return o->state == OBJECT_READY && !o->mappings && o->refs;
+}
+
 void object_table_stats(const struct object_table *t, struct object_table_stats *ret)
 {
+        uint64_t now = now_monotonic_ns();
+
         *ret = t->stats;
         ret->stuck = object_opener_stuck(t->opener);
         ret->memory = sizeof(*t) + (uint64_t)t->cap_slots * sizeof(*t->slot);
@@ -662,7 +670,10 @@ void object_table_stats(const struct object_table *t, struct object_table_stats 
                 if (t->slot[i]) {
                         ret->memory += sizeof(struct object_entry) + strlen(t->slot[i]->path) + 1;
                         ret->open += t->slot[i]->state == OBJECT_READY;
-                        ret->past += t->slot[i]->state == OBJECT_READY && !t->slot[i]->mappings;
+                        if (is_past(t->slot[i])) {
+                                ret->past++;
+                                ret->stale += now - t->slot[i]->used_ns > IDLE_NS;
+                        }
                         if (is_lacking(t->slot[i])) {
                                 ret->lacking++;
                                 ret->lacking_error = t->slot[i]->object.error;

@@ -57,7 +57,8 @@ void object_table_tick(struct object_table *t, uint64_t now_ns);
 
 struct object_table_stats {
         uint32_t objects, open, stuck;
-        uint32_t past;                   /* of the open ones: not mapped any more */
+        uint32_t past;                   /* of the open ones: not mapped any more, but referred to, */
+        uint32_t stale;                  /* and not sampled for long */
         uint64_t failed;                 /* files that could not be opened or read */
         uint64_t changed;                /* files whose contents were changed in place */
         uint32_t lacking, lacking_error; /* mapped, and not open for want of what the errno says */

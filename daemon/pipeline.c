@@ -16,6 +16,7 @@
 #define TICK_MS              50
 #define FOLLOW_TICK_MS       20
 #define MAX_GATHERINGS       256
+#define MIN_STALE            256 /* objects, before they are worth a new book */
 
 /* A stretch of samples: the current window, one that settles, or a collection. */
 struct gathering {
@@ -197,13 +198,15 @@ int pipeline_past_row(void *pipeline, const struct sample_row *row)
 
 /* -- windows -- */
 
-/* New objects lack descriptors, and many of past ones are open for the book's sake alone. */
+/* Objects that are open for the book's sake alone: many that are of the past, or new ones lack descriptors.
+ */
 static bool is_in_the_way(const struct pipeline *p)
 {
         struct tracker_stats t;
 
         tracker_stats(p->parts.tracker, &t);
-        return t.objects_lacking && t.objects_past > t.objects_open / 8;
+        return (t.objects_lacking && t.objects_past > t.objects_open / 8) ||
+               (t.objects_stale > MIN_STALE && t.objects_stale > t.objects_open / 4);
 }
 
 /* A book that has grown over its share, or whose names were made before debug information came or when they

@@ -231,7 +231,7 @@ void sampler_carry(struct sampler *s, const uint64_t stat[ABI_STAT_MAX])
 {
         for (uint32_t i = 0; i < ABI_STAT_MAX; i++) {
                 s->carried[i] += stat[i];
-                if (s->kept)
+                if (s->kept) /* now: we may not live to the next look at the sums */
                         s->kept->added[i] += stat[i];
         }
 }

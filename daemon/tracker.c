@@ -402,6 +402,7 @@ void tracker_stats(const struct tracker *t, struct tracker_stats *ret)
                         .objects = o.objects,
                         .objects_open = o.open,
                         .objects_past = o.past,
+                        .objects_stale = o.stale,
                         .objects_failed = o.failed,
                         .objects_lacking = o.lacking,
                         .lacking_error = o.lacking_error,

@@ -110,8 +110,9 @@ struct tracker_stats {
         uint32_t processes, published; /* known; of them with a list in the kernel half's maps */
         uint32_t mappings;             /* entries that these lists take */
         uint32_t objects, objects_open;
-        uint32_t objects_past;                   /* of the open ones: not mapped any more */
-        uint64_t objects_failed;                 /* files that could not be opened or read */
+        uint32_t objects_past;   /* of the open ones: not mapped any more, but referred to, */
+        uint32_t objects_stale;  /* and not sampled for long */
+        uint64_t objects_failed; /* files that could not be opened or read */
         uint32_t objects_lacking, lacking_error; /* of those mapped now: for want of what the errno says */
         uint32_t objects_stuck; /* threads that wait for a file system that does not answer */
         uint32_t tables;        /* objects of which rows are loaded */

@@ -17,6 +17,7 @@ import time
 
 import injector  # noqa: F401  (finds the harness)
 from harness import BUILD, PROFD, Daemon, Profile, check, skip, wait_until
+from beside import place
 from soak_figures import Figures, children
 from soak_load import Load
 
@@ -30,9 +31,7 @@ args = parser.parse_args()
 CONFIG = ("[Sampling]\nFrequency={rate}\nEvents=cycles page-faults\n[Limits]\nCpu={cpu}%\nMemory=256M\n"
           "[Store]\nWindow=5s\nMerge=15s 60s\nMergeAfter=20s 60s\nMaxAge=3min\nMaxSize=2M\n")
 CONFIGS = [CONFIG.format(rate=49, cpu=30), CONFIG.format(rate=99, cpu=20)]
-WORKER = os.path.join(BUILD, "symbolizer", "profd-worker")
-FAULTS = os.path.join(BUILD, "tests", "faults")
-LEAKS = os.path.join(FAULTS, "libleaks.so")
+LEAKS = os.path.join(BUILD, "tests", "faults", "libleaks.so")
 SANITIZER = {"ASAN_OPTIONS": "detect_leaks=1:quarantine_size_mb=8:exitcode=99",
              "UBSAN_OPTIONS": "halt_on_error=1:exitcode=99:print_stacktrace=1"}
 VALGRIND = ["valgrind", "-q", "--leak-check=full", "--show-leak-kinds=definite,indirect",
@@ -49,22 +48,14 @@ class Soaked(Daemon):
     def __init__(self):
         super().__init__(CONFIGS[0])
         self.environment, self.before = dict(os.environ), []
-        self.program = os.path.join(self.dir, "profd")
-        shutil.copy(PROFD, self.program)
-        if args.under == "nothing":
-            shutil.copy(WORKER, os.path.join(self.dir, "profd-worker"))
-            return
+        how = []
         if args.under == "sanitizer":
             self.environment |= SANITIZER
-            how = [f"{k}={v}" for k, v in SANITIZER.items()] + [f"LD_PRELOAD={LEAKS}", WORKER]
-        else:
+            how = [f"{k}={v}" for k, v in SANITIZER.items()] + [f"LD_PRELOAD={LEAKS}"]
+        elif args.under == "valgrind":
             self.before = VALGRIND
-            how = ["PATH=/usr/bin", *VALGRIND, WORKER]
-        shutil.copy(os.path.join(FAULTS, "soak_worker"), os.path.join(self.dir, "profd-worker"))
-        run = os.path.join(self.dir, "run-worker")
-        with open(run, "w", encoding="utf-8") as f:
-            f.write(f"#!/bin/sh\nexec /usr/bin/env {' '.join(how)} \"$1\" plain\n")
-        os.chmod(run, 0o755)
+            how = ["PATH=/usr/bin", *VALGRIND]
+        self.program = place(self.dir, *how)
 
     def start(self):
         with open(self.log, "a", encoding="utf-8") as log:
@@ -122,7 +113,9 @@ def main():
     if args.under == "valgrind" and not (shutil.which("valgrind") and shutil.which("vgdb")):
         skip("needs valgrind")
     seconds = args.minutes * 60
-    with Soaked() as d, Load(d, CONFIGS, d.workers) as load:
+    # (symbolize has a worker of its own, in its sandbox)
+    without = ["symbolize"] if args.under == "sanitizer" else []
+    with Soaked() as d, Load(d, CONFIGS, d.workers, without) as load:
         figures = Figures(d.process.pid, seconds, args.csv)
         figures.start()
         n, end = 0, time.monotonic() + seconds

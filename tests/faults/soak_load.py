@@ -43,8 +43,10 @@ class Receiver(http.server.BaseHTTPRequestHandler):
 
 
 class Load:
-    def __init__(self, d, configs, before_kill, seed=1):
+    def __init__(self, d, configs, before_kill, without=(), seed=1):
+        """without: verbs that do not work here; before_kill: returns the workers, which may take its time."""
         self.d, self.configs, self.before_kill = d, configs, before_kill
+        self.verbs = [v for v in VERBS if v.split()[0] not in without]
         self.random = random.Random(seed)
         self.home = os.path.join(d.dir, "load")
         os.makedirs(self.home)
@@ -102,7 +104,7 @@ class Load:
             p.wait()
 
     def ask(self):
-        words = VERBS[self.verb % len(VERBS)]
+        words = self.verbs[self.verb % len(self.verbs)]
         self.verb += 1
         for name, value in (("OUT", f"{self.home}/out"), ("STORED", f"{self.home}/stored.pb.gz"),
                             ("HTTP", f"http://127.0.0.1:{self.server.server_address[1]}"), ("HOME", self.home)):
