@@ -192,6 +192,30 @@ static const char *cause(int r)
         }
 }
 
+/* Why an event cannot be beside those before it; NULL: it can. A profile has one type of each name, and CPU
+ * time that two events measure would be there twice. */
+static const char *clash(const struct sampler *s, uint32_t event)
+{
+        const struct sampler_open_event *e = &s->event[event];
+
+        for (uint32_t i = 0; i < event; i++) {
+                const struct sampler_open_event *other = &s->event[i];
+                if (!strcmp(other->name, e->name))
+                        return "it is named twice";
+                if (!other->off && other->kind.weight != EVENT_WEIGHT_PERIOD &&
+                    e->kind.weight != EVENT_WEIGHT_PERIOD)
+                        return "an event before it measures CPU time already";
+        }
+        return NULL;
+}
+
+static void turn_off(struct sampler_open_event *e, const char *why)
+{
+        snprintf(e->why, sizeof(e->why), "%s", why);
+        e->info.why = e->why;
+        e->off = true;
+}
+
 int sampler_events_init(struct sampler *s, const struct sampler_config *config)
 {
         int r;
@@ -209,11 +233,10 @@ int sampler_events_init(struct sampler *s, const struct sampler_config *config)
                 }
                 strcpy(e->name, config->events[i]);
                 e->info = (struct sampler_event){.name = e->name, .requested = config->frequency};
-                if (event_by_name(e->name, &e->kind) < 0) {
-                        snprintf(e->why, sizeof(e->why), "no perf event of this name");
-                        e->info.why = e->why;
-                        e->off = true;
-                }
+                if (event_by_name(e->name, &e->kind) < 0)
+                        turn_off(e, "no perf event of this name");
+                else if (clash(s, i))
+                        turn_off(e, clash(s, i));
         }
         r = core_pmus_read(EVENTS_SYSFS, s->sizes.cpus, &s->pmus);
         if (r < 0)

@@ -233,18 +233,37 @@ static void test_plan(void **state)
                 }
 }
 
+/* CPU time is in a profile once, and a name too, whatever Events= says: the second of two is off, and says
+ * why. */
+static void test_clashes(void **state)
+{
+        static const struct {
+                const char *name;
+                bool off;
+        } asked[] = {{"page-faults", false}, {"cycles", false},     {"cpu-clock", true},
+                     {"cpu-cycles", true},   {"page-faults", true}, {"instructions", false}};
+        const char *names[ARRAY_SIZE(asked)];
+        struct sampler s = {.sizes.cpus = 1};
+        struct sampler_config c = {.events = names, .n_events = ARRAY_SIZE(asked), .frequency = 99};
+
+        for (size_t i = 0; i < ARRAY_SIZE(asked); i++)
+                names[i] = asked[i].name;
+        assert_int_equal(sampler_events_init(&s, &c), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(asked); i++) {
+                assert_int_equal(s.event[i].off, asked[i].off);
+                assert_int_equal(s.event[i].info.why != NULL, asked[i].off);
+        }
+        sampler_events_close(&s);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                        cmocka_unit_test(test_names),
-                        cmocka_unit_test(test_cpu_lists),
-                        cmocka_unit_test(test_hybrid),
-                        cmocka_unit_test(test_cycle_rate),
-                        cmocka_unit_test(test_idle_times),
-                        cmocka_unit_test(test_plan),
-                        cmocka_unit_test(test_scale),
-                        cmocka_unit_test(test_missed_ticks),
-                        cmocka_unit_test(test_missed_of_an_idle_cpu),
+                        cmocka_unit_test(test_clashes),      cmocka_unit_test(test_names),
+                        cmocka_unit_test(test_cpu_lists),    cmocka_unit_test(test_hybrid),
+                        cmocka_unit_test(test_cycle_rate),   cmocka_unit_test(test_idle_times),
+                        cmocka_unit_test(test_plan),         cmocka_unit_test(test_scale),
+                        cmocka_unit_test(test_missed_ticks), cmocka_unit_test(test_missed_of_an_idle_cpu),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
