@@ -18,6 +18,7 @@
 #include "tools/object.h"
 #include "tools/say.h"
 #include "tools/source.h"
+#include "tools/trouble.h"
 #include "tools/verb.h"
 
 #define MAX_SERVERS 8
@@ -30,8 +31,8 @@ enum { OPT_SERVER, OPT_CACHE, OPT_MAX, OPT_CA, OPT_ONCE };
 
 struct server {
         struct debug_server at;
-        bool down;         /* has not answered in this round */
-        char trouble[256]; /* what was said last of it, so that it is said once */
+        bool down; /* has not answered in this round */
+        struct trouble trouble;
 };
 
 struct debuginfod {
@@ -45,7 +46,7 @@ struct debuginfod {
         struct debug_cache cache;
         struct symclient *symbols; /* what comes is looked at by the sandboxed worker */
         int64_t round_s;           /* when the round began */
-        char trouble[512];         /* with profd */
+        struct trouble trouble;    /* with profd */
         bool full;                 /* has been said */
         uint64_t fetched, missing, refused;
 };
@@ -105,9 +106,8 @@ static const struct command_spec spec = {
 static void server_trouble(struct server *s, const char *text)
 {
         s->down = true;
-        if (strcmp(s->trouble, text) != 0)
+        if (trouble_is_new(&s->trouble, text))
                 say_note("%s: %s: tried again later", s->at.url, text);
-        snprintf(s->trouble, sizeof(s->trouble), "%s", text);
 }
 
 /* Asks the servers in turn. DEBUG_UNREACHABLE: one that may have it has not answered. */
@@ -125,7 +125,7 @@ static enum debug_answer fetch(struct debuginfod *d, const char *id, const char 
                 }
                 switch (debug_fetch(&s->at, id, path, d->max, text)) {
                 case DEBUG_FETCHED:
-                        s->trouble[0] = 0;
+                        trouble_ends(&s->trouble);
                         return DEBUG_FETCHED;
                 case DEBUG_TOO_LARGE:
                         return DEBUG_TOO_LARGE;
@@ -134,7 +134,7 @@ static enum debug_answer fetch(struct debuginfod *d, const char *id, const char 
                         answer = DEBUG_UNREACHABLE;
                         break;
                 case DEBUG_NOT_THERE:
-                        s->trouble[0] = 0;
+                        trouble_ends(&s->trouble);
                         break;
                 }
         }
@@ -251,12 +251,11 @@ static bool read_profile(struct debuginfod *d, struct profile **ret)
         q.until_ns = now_realtime_ns();
         q.since_ns = q.until_ns - (d->once ? RANGE_ONCE : RANGE);
         if (source_profile_how(&q, &how, ret) == STATUS_DONE) {
-                d->trouble[0] = 0;
+                trouble_ends(&d->trouble);
                 return true;
         }
-        if (strcmp(d->trouble, buf_text(&why)) != 0)
+        if (trouble_is_new(&d->trouble, buf_text(&why)))
                 say_note("%s%s", buf_text(&why), d->once ? "" : ": tried again until it is well");
-        snprintf(d->trouble, sizeof(d->trouble), "%s", buf_text(&why));
         return false;
 }
 

@@ -20,6 +20,7 @@
 #include "tools/push_state.h"
 #include "tools/say.h"
 #include "tools/source.h"
+#include "tools/trouble.h"
 #include "tools/verb.h"
 
 #define PAGE_WINDOWS     100
@@ -41,7 +42,7 @@ struct push {
         uint64_t since_ns;
         bool once;
         uint64_t wait_ns, backoff_ns; /* what the receiver asked for; what is waited without that */
-        char trouble[512];            /* what was said last, so that it is said once */
+        struct trouble trouble;
 };
 
 enum turn { TURN_DONE, TURN_LATER, TURN_FAILED };
@@ -100,20 +101,17 @@ static const struct command_spec spec = {
                 .set = set,
 };
 
-/* Trouble that lasts is said once. */
 static enum turn later(struct push *p, const char *what)
 {
-        if (strcmp(p->trouble, what) != 0)
+        if (trouble_is_new(&p->trouble, what))
                 say_note("%s: tried again until it is well", what);
-        snprintf(p->trouble, sizeof(p->trouble), "%s", what);
         return TURN_LATER;
 }
 
 static void well(struct push *p)
 {
-        if (p->trouble[0])
+        if (trouble_ends(&p->trouble))
                 say_note("%s takes windows again", p->to.url);
-        p->trouble[0] = 0;
 }
 
 /* A GET to profd. */
