@@ -283,12 +283,12 @@ struct object_opener *object_opener_free(struct object_opener *o)
         struct shared *s = o->s;
         struct timespec until;
 
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec += END_PATIENCE_S;
         pthread_mutex_lock(&s->lock);
         s->stop = true;
         pthread_cond_broadcast(&s->more);
-        while (s->running && pthread_cond_timedwait(&s->gone, &s->lock, &until) == 0)
+        while (s->running && pthread_cond_clockwait(&s->gone, &s->lock, CLOCK_MONOTONIC, &until) == 0)
                 ; /* else it is stuck: left behind with what it holds */
         shared_unref(s);
         free(o);

@@ -114,7 +114,7 @@ int pipeline_row(void *pipeline, const struct sample_row *row)
                 p->ops.row(p->ctx, window->user, row);
         for (struct gathering *g = p->gatherings; g; g = g->next)
                 if (wants(p, g, row) && window_add(g->window, row, labels) < 0)
-                        g->what.duration_ns = 1; /* out of memory: end it early, with what it has */
+                        g->end_ns = g->start_ns; /* out of memory: end it early, with what it has */
         return 0;
 }
 
@@ -307,8 +307,6 @@ static bool is_due(struct pipeline *p, const struct gathering *g, uint64_t now)
                 return false;
         if (g->end_ns)
                 return now >= g->end_ns;
-        if (g->what.duration_ns) /* cut short */
-                return true;
         const struct process *root = tracker_process(p->parts.tracker, g->what.follow_pid, 0);
         return !root || root->exited;
 }
