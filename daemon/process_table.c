@@ -22,9 +22,8 @@ struct process_table {
         struct process_map_ops ops;
         struct process_index index;
         struct process_entry *dirty;
-        uint64_t limit;          /* bytes of all of it, */
-        uint64_t list_bytes;     /* of the lists of mappings */
-        uint64_t boot_offset_ns; /* boot time - monotonic: time spent suspended */
+        uint64_t limit;      /* bytes of all of it, */
+        uint64_t list_bytes; /* of the lists of mappings */
         uint32_t tick;
         struct buf scratch;
         struct process_table_stats stats;
@@ -252,11 +251,13 @@ static void apply_comm(struct process_table *t, const struct process_record *r)
                 set_comm(p, r->name);
 }
 
-static void set_birth(const struct process_table *t, struct process_entry *p, const struct process_record *r)
+/* Records carry monotonic time, which a suspended host does not count; a start is in boot time, which does.
+ * What is between the two is asked for each time: it jumps when the host wakes, just when many start. */
+static void set_birth(struct process_entry *p, const struct process_record *r)
 {
         p->born_ns = r->time;
         p->process.ppid = r->ppid;
-        p->process.start_ns = r->time + t->boot_offset_ns;
+        p->process.start_ns = r->time + (now_boottime_ns() - now_monotonic_ns());
 }
 
 static void apply_fork(struct process_table *t, const struct process_record *r)
@@ -271,7 +272,7 @@ static void apply_fork(struct process_table *t, const struct process_record *r)
         if (old && r->time <= MAX_OF(old->born_ns, old->applied_ns)) {
                 /* Came late: what it is by now is known, not what it comes from. */
                 if (!old->process.start_ns)
-                        set_birth(t, old, r);
+                        set_birth(old, r);
                 return;
         }
         if (old)
@@ -286,7 +287,7 @@ static void apply_fork(struct process_table *t, const struct process_record *r)
         }
         t->stats.forks++;
         p->applied_ns = r->time;
-        set_birth(t, p, r);
+        set_birth(p, r);
         if (parent) {
                 memcpy(p->process.comm, parent->process.comm, sizeof(p->process.comm));
                 p->process.marks = parent->process.marks;
@@ -416,7 +417,6 @@ int process_table_scan_all(struct process_table *t)
 {
         uint64_t begin = now_monotonic_ns();
 
-        t->boot_offset_ns = now_boottime_ns() - begin;
         int r = process_scan_all(scan_one, t);
         if (r < 0)
                 return r;
@@ -538,7 +538,6 @@ void process_table_tick(struct process_table *t, process_gone_fn gone, void *ctx
 
         t->tick++;
         uint64_t now = now_monotonic_ns();
-        t->boot_offset_ns = now_boottime_ns() - now;
         while ((p = process_index_next(&t->index.exited, NULL)) && t->tick - p->exited_tick >= GRACE_TICKS &&
                now - p->applied_ns >= GRACE_NS)
                 forget(t, p, gone, ctx);
@@ -585,7 +584,6 @@ int process_table_new(struct process_table **ret, struct object_table *objects, 
         t->objects = objects;
         t->limit = memory;
         t->ops = (struct process_map_ops){on_mapped, on_unmapped, withdrawn, ctx, &t->list_bytes};
-        t->boot_offset_ns = now_boottime_ns() - now_monotonic_ns();
         t->stats.memory = sizeof(*t);
         *ret = t;
         return 0;

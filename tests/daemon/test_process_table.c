@@ -22,6 +22,16 @@ struct world {
         uint32_t withdrawn;
 };
 
+/* Time that the host was suspended, beyond what it really was. */
+static uint64_t suspended_ns;
+
+uint64_t __real_now_boottime_ns(void);
+uint64_t __wrap_now_boottime_ns(void);
+uint64_t __wrap_now_boottime_ns(void)
+{
+        return __real_now_boottime_ns() + suspended_ns;
+}
+
 static void on_withdrawn(void *ctx, uint32_t first, uint32_t n)
 {
         ((struct world *)ctx)->withdrawn += n;
@@ -277,6 +287,22 @@ static void test_a_pid_that_is_used_again(void **state)
         assert_null(now->older);
 }
 
+/* A host wakes, and many processes start before anything else happens here: samples carry their start in
+ * boot time, which went on. */
+static void test_a_process_that_starts_when_the_host_wakes(void **state)
+{
+        struct world *w = *state;
+        uint64_t s = NSEC_PER_SEC, slept = 8 * 3600 * s;
+
+        fork_(w, 10 * s, PID(2), PID(1));
+        suspended_ns = slept;
+        fork_(w, 11 * s, PID(3), PID(1));
+        suspended_ns = 0;
+        uint64_t before = process_table_find(w->processes, PID(2))->process.start_ns;
+        assert_ptr_equal(process_table_started(w->processes, PID(3), before + s + slept),
+                         process_table_find(w->processes, PID(3)));
+}
+
 static void test_a_process_lives_as_long_as_its_threads(void **state)
 {
         struct world *w = *state;
@@ -439,6 +465,8 @@ int main(void)
                         cmocka_unit_test_setup_teardown(test_a_chain_of_execs_is_known_afterwards, setup,
                                                         teardown),
                         cmocka_unit_test_setup_teardown(test_a_pid_that_is_used_again, setup, teardown),
+                        cmocka_unit_test_setup_teardown(test_a_process_that_starts_when_the_host_wakes,
+                                                        setup, teardown),
                         cmocka_unit_test_setup_teardown(test_a_process_lives_as_long_as_its_threads, setup,
                                                         teardown),
                         cmocka_unit_test_setup_teardown(test_late_records_do_not_undo_younger_ones, setup,
