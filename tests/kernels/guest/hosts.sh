@@ -218,10 +218,12 @@ if [ -e /t/fakepmu.ko ]; then
         echo 1 >/sys/module/fakepmu/parameters/busy
         check counters-busy begin
         check counters-busy-says status_says 'cycles as cpu-clock on 2 CPUs: another user holds the hardware counters'
+        check counters-busy-other status_says 'cache-misses on 0 CPUs: another user holds the hardware counters'
         check counters-busy-doctor says 'cycles .*another user holds the hardware counters'
         check counters-busy-sampled soon sampled $work
         echo 0 >/sys/module/fakepmu/parameters/busy
         check counters-free until_says 'cycles on 2 CPUs'
+        check counters-free-other status_says 'cache-misses on 2 CPUs *$'
         check counters-free-sampled soon sampled $work
         check counters-accounts accounts
         stop_profd
