@@ -36,9 +36,16 @@ begins() { systemctl reset-failed profd.service; systemctl restart profd.service
 
 check pid-1 grep -x systemd /proc/1/comm
 check paranoid-is-debians grep -x 3 /proc/sys/kernel/perf_event_paranoid
-check paranoid-is-set-by-nobody not grep -r perf_event_paranoid /etc/sysctl.conf /etc/sysctl.d /usr/lib/sysctl.d /run/sysctl.d
+check paranoid-is-set-by-nobody not grep -rs perf_event_paranoid /etc/sysctl.conf /etc/sysctl.d /usr/lib/sysctl.d /run/sysctl.d
 
-check install dpkg -i /t/profd.deb
+install() { # with nothing to complain of
+        dpkg -i /t/profd.deb >/tmp/dpkg 2>&1 && ! grep -i -e 'could not' -e fail /tmp/dpkg || { cat /tmp/dpkg; journalctl -u 'profd*' --no-pager; return 1; }
+}
+both_run() { systemctl is-active profd.service profd.socket; }
+socket_since() { systemctl show -P ActiveEnterTimestampMonotonic profd.socket; }
+
+check install install
+check install-starts-both both_run
 check install-sets-nothing grep -x 3 /proc/sys/kernel/perf_event_paranoid
 check install-enables systemctl is-enabled profd.service profd.socket
 check install-starts soon answers
@@ -63,7 +70,10 @@ check restart systemctl restart profd.service
 check restart-another soon another
 check restart-takes-over soon took_over 2
 pid=$(pid_of)
-check upgrade dpkg -i /t/profd.deb
+since=$(socket_since)
+check upgrade install
+check upgrade-runs-both both_run
+check upgrade-leaves-the-socket-open test "$(socket_since)" = "$since"
 check upgrade-another soon another
 check upgrade-takes-over soon took_over 3
 check upgrade-accounts accounts
