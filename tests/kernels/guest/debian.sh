@@ -57,7 +57,7 @@ grep -v 'samples lost .* by missed' /tmp/doctor >/tmp/rest # an emulated machine
 check doctor-finds-no-problem not grep '^BAD ' /tmp/rest
 check memory-is-limited test "$(cat /sys/fs/cgroup/system.slice/profd.service/memory.max)" = $((320 << 20))
 start_work
-check samples named 10
+check samples soon named 10
 check accounts accounts
 
 pid=$(pid_of)
@@ -77,7 +77,7 @@ check upgrade-leaves-the-socket-open test "$(socket_since)" = "$since"
 check upgrade-another soon another
 check upgrade-takes-over soon took_over 3
 check upgrade-accounts accounts
-check upgrade-samples named 10
+check upgrade-samples soon named 10
 
 # Without CAP_SYS_ADMIN
 mkdir -p "${drop_in%/*}"
@@ -91,12 +91,12 @@ check paranoid-3-needs-admin-says soon said 'perf_event_paranoid=3'
 sysctl -q kernel.perf_event_paranoid=2
 check paranoid-2-needs-none soon begins
 check paranoid-2-needs-none-has-none not holds 21
-check paranoid-2-needs-none-samples named 10
+check paranoid-2-needs-none-samples soon named 10
 rm $drop_in
 systemctl daemon-reload
 check paranoid-2-as-installed soon begins
 check paranoid-2-lays-admin-down not holds 21
-check paranoid-2-samples named 10
+check paranoid-2-samples soon named 10
 sysctl -q kernel.perf_event_paranoid=3
 
 check stop systemctl stop profd.socket profd.service

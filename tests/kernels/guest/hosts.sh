@@ -23,7 +23,7 @@ again() {
 
 # soon CONDITION...: it comes about, on a slow machine too
 soon() {
-        for _ in $(seq 20); do
+        for _ in $(seq 60); do
                 "$@" >/tmp/soon 2>&1 && { head -1 /tmp/soon; return 0; }
                 sleep 1
         done
