@@ -57,8 +57,8 @@ void files_seek(struct symclient *c)
 
                 if (!w->finding || w->asked)
                         continue;
-                if (w->request &&
-                    finder_start(c->finder, &w->want, w->request->obj->path, w->request->obj->root) == 0)
+                const struct symobj *o = w->request ? w->request->obj : NULL;
+                if (o && finder_start(c->finder, &w->want, o->path, o->st.st_uid, o->root) == 0)
                         w->asked = true;
                 else
                         files_answer(c, i, -ENOENT);

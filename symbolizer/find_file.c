@@ -2,7 +2,9 @@
  * of dwz, and of split DWARF: in the process's own root first, then in ours.
  *
  * Paths are resolved below the root of the process, so that a symbolic link in a container does not lead to
- * our files; nothing but a regular file is opened, and no special file touched. */
+ * our files; nothing but a regular file is opened, and no special file touched. Objects and links are made
+ * by users, who see what is found in their profiles, and we may read what they may not: a file is taken only
+ * when everybody may read it by its mode, or when it is of the object's owner, or the object root's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -21,6 +23,7 @@ struct search {
         const char *const *debug_dirs;
         const char *path; /* of the object */
         size_t directory; /* length of the part of it before the last slash */
+        uid_t owner;      /* likewise */
         int root;
         uint32_t to_skip; /* files that are there but were asked for before */
         int found;
@@ -54,6 +57,13 @@ int open_regular(int root, const char *path, int flags)
         return fd < 0 ? -errno : fd;
 }
 
+static bool may_be_shown(int fd, uid_t owner)
+{
+        struct stat st;
+
+        return fstat(fd, &st) == 0 && (owner == 0 || st.st_uid == owner || st.st_mode & S_IROTH);
+}
+
 /* True: the search is over. */
 static bool try_path(struct search *s, struct buf *path)
 {
@@ -62,6 +72,10 @@ static bool try_path(struct search *s, struct buf *path)
         buf_clear(path);
         if (fd < 0)
                 return false;
+        if (!may_be_shown(fd, s->owner)) {
+                close(fd);
+                return false;
+        }
         if (s->to_skip > 0) {
                 s->to_skip--;
                 close(fd);
@@ -199,11 +213,15 @@ static bool search_root(struct search *s)
         }
 }
 
-int find_file(const struct wire_want *want, const char *path, const char *root,
+int find_file(const struct wire_want *want, const char *path, uid_t owner, const char *root,
               const char *const *debug_dirs)
 {
         const char *roots[] = {root && *root ? root : NULL, "/"};
-        struct search s = {.want = want, .debug_dirs = debug_dirs, .path = path, .to_skip = want->attempt};
+        struct search s = {.want = want,
+                           .debug_dirs = debug_dirs,
+                           .path = path,
+                           .owner = owner,
+                           .to_skip = want->attempt};
         const char *slash = strrchr(path, '/');
 
         s.directory = slash ? (size_t)(slash - path) : 0;

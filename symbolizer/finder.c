@@ -28,6 +28,7 @@ struct seeker {
         uint32_t pid, ns_pid;
         struct wire_want want;
         char *path, *root, *scratch_dir;
+        uid_t owner;
         struct found result;
 };
 
@@ -75,7 +76,8 @@ static void *seek(void *arg)
                 else if (s->want.kind == WIRE_WANT_SCRATCH)
                         found.fd = scratch_create(s->scratch_dir, s->want.size);
                 else
-                        found.fd = find_file(&s->want, s->path, s->root, (const char *const *)s->debug_dirs);
+                        found.fd = find_file(&s->want, s->path, s->owner, s->root,
+                                             (const char *const *)s->debug_dirs);
 
                 pthread_mutex_lock(&s->lock);
                 if (s->state == SEEKER_LEFT) {
@@ -207,7 +209,8 @@ static void go(struct finder *f, bool jit)
         f->busy = true;
 }
 
-int finder_start(struct finder *f, const struct wire_want *want, const char *path, const char *root)
+int finder_start(struct finder *f, const struct wire_want *want, const char *path, uid_t owner,
+                 const char *root)
 {
         int r = prepare(f);
         char *p, *q;
@@ -226,6 +229,7 @@ int finder_start(struct finder *f, const struct wire_want *want, const char *pat
         free(f->seeker->root);
         f->seeker->path = p;
         f->seeker->root = q;
+        f->seeker->owner = owner;
         f->seeker->want = *want;
         go(f, false);
         return 0;

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "symbolizer/protocol.h"
 
@@ -19,9 +20,10 @@ struct finder *finder_free(struct finder *f);
 /* Readable when a search has ended. */
 int finder_fd(const struct finder *f);
 
-/* path: of the object as its process saw it; root: that process's root, or NULL. One search at a time:
- * -EBUSY. */
-int finder_start(struct finder *f, const struct wire_want *want, const char *path, const char *root);
+/* path: of the object as its process saw it; owner: of its file; root: that process's root, or NULL. One
+ * search at a time: -EBUSY. */
+int finder_start(struct finder *f, const struct wire_want *want, const char *path, uid_t owner,
+                 const char *root);
 
 /* The JIT file of a process; ns_pid 0: found out. */
 int finder_start_jit(struct finder *f, uint32_t pid, uint32_t ns_pid);
@@ -42,7 +44,7 @@ int finder_abandon(struct finder *f);
 /* -- what the thread runs; for it and for tests -- */
 
 /* The n-th place where there is such a file (want->attempt). */
-int find_file(const struct wire_want *want, const char *path, const char *root,
+int find_file(const struct wire_want *want, const char *path, uid_t owner, const char *root,
               const char *const *debug_dirs);
 
 /* A perf map or a jitdump, in the process's own root and under its own process number. It is believed only

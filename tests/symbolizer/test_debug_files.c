@@ -121,6 +121,27 @@ static void test_debug_link(void **state)
         run("rm -rf debug .debug");
 }
 
+/* A user's program may name any file; what only root may read is not shown to him by it. */
+static void test_a_file_that_is_not_the_users_to_read(void **state)
+{
+        if (geteuid() != 0) {
+                print_message("not root: cannot give a file to another user\n");
+                skip();
+        }
+        run("objcopy --remove-section=.note.gnu.build-id full open && objcopy --only-keep-debug open "
+            "private.debug && "
+            "objcopy --strip-all --add-gnu-debuglink=private.debug open users && chown 65534 users");
+        assert_int_equal(chmod(path_in("private.debug"), 0640), 0);
+        assert_nothing(path_in("users"));
+        assert_int_equal(chmod(path_in("private.debug"), 0644), 0);
+        run("cp users users-2 && chown 65534 users-2");
+        assert_full(path_in("users-2"), NULL);
+        run("chmod 600 private.debug && chown 65534 private.debug && cp users users-3 && chown 65534 "
+            "users-3");
+        assert_full(path_in("users-3"), NULL);
+        run("rm private.debug");
+}
+
 static void test_minidebuginfo(void **state)
 {
         /* As Fedora's find-debuginfo makes it: the symbols that .dynsym does not have, as xz. */
@@ -369,6 +390,7 @@ int main(void)
                         cmocka_unit_test(test_nothing_but_the_stripped_object),
                         cmocka_unit_test(test_build_id),
                         cmocka_unit_test(test_debug_link),
+                        cmocka_unit_test(test_a_file_that_is_not_the_users_to_read),
                         cmocka_unit_test(test_minidebuginfo),
                         cmocka_unit_test(test_minidebuginfo_that_explodes),
                         cmocka_unit_test(test_compressed),
