@@ -280,10 +280,10 @@ def check_packages():
 
 
 def check_pictures():
-    """Made by docs/pictures/make: of an example alone, and small."""
+    """Made by docs/pictures/make and bench/storms: of an example alone, and small."""
     directory = os.path.join(TOP, "docs", "pictures")
     pictures = [n for n in os.listdir(directory) if n.endswith((".svg", ".png"))]
-    shown = set(re.findall(r"\]\((?:docs/)?pictures/([\w.-]+)\)", read("README.md") + read("docs", "tour.md")))
+    shown = set(re.findall(r"\]\((?:docs/)?pictures/([\w.-]+)\)", read("README.md") + read("docs", "tour.md") + read("docs", "operations.md")))
     same(set(pictures), shown, "pictures that there are and that are shown")
     check(sum(os.path.getsize(os.path.join(directory, n)) for n in pictures) < 500000, "all pictures are small together")
     for name in pictures:
