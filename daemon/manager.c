@@ -658,7 +658,7 @@ int manager_run(struct manager *m)
         symclient_hold_names(m->symbols, false); /* the last names are worth it */
         recorder_finish(m->recorder);
         sampler_leave(m->sampler);
-        if (keep_pins(m->keep))
+        if (legacy_head(m->legacy) && keep_pins(m->keep))
                 log_notice("sampling goes on in %s for the next profd; remove that directory to end it",
                            m->config->pin);
         return m->exit_status;

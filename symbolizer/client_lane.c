@@ -180,6 +180,24 @@ static void blame(struct symclient *c, struct request *r, int error, bool conten
         request_finish(c, r, error);
 }
 
+/* No file makes the worker send itself one of these: its parent's terminal or service manager, the kernel
+ * for want of memory, or a person did. */
+static bool is_from_outside(int status)
+{
+        if (!WIFSIGNALED(status))
+                return false;
+        switch (WTERMSIG(status)) {
+        case SIGKILL:
+        case SIGTERM:
+        case SIGINT:
+        case SIGHUP:
+        case SIGQUIT:
+                return true;
+        default:
+                return false;
+        }
+}
+
 void lanes_died(struct symclient *c, uint32_t i)
 {
         struct request *r = c->work[i].request;
@@ -192,8 +210,8 @@ void lanes_died(struct symclient *c, uint32_t i)
         c->stats.restarts++;
         if (!r || !greeted) /* before its hello it has read nothing: that is a failed start */
                 return;
-        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && ++r->deaths < MAX_DEATHS)
-                return; /* somebody else's doing, for all that is known: again */
+        if (is_from_outside(status) && ++r->deaths < MAX_DEATHS)
+                return; /* again; a file that is worked at each time is to blame all the same */
         if (WIFSIGNALED(status))
                 snprintf(did, sizeof(did), "ended the worker by SIG%s", sigabbrev_np(WTERMSIG(status)));
         else

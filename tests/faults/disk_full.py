@@ -12,6 +12,7 @@ from harness import LIFE, PROGRAMS, Daemon, Profile, Work, check, skip, wait_unt
 
 CONFIG = ("[Sampling]\nFrequency=199\nEvents=cycles\n[Limits]\nCpu=50%\n"
           "[Store]\nWindow=5s\nMerge=10s 60s\nMergeAfter=5s 30s\n")
+PINS = f"/sys/fs/bpf/profd-full-{os.getpid()}"
 LATE = 300  # seconds, on a slow host
 BALLAST = [".ballast", ".inodes"]
 # Bytes left: none; one block; some of what a window, its sums and a merge take.
@@ -91,6 +92,8 @@ def full(d, what, fill_up):
 
 
 def main():
+    if subprocess.run(["mountpoint", "-q", "/sys/fs/bpf"], check=False).returncode != 0:
+        skip("no BPF file system is mounted on /sys/fs/bpf")
     with Daemon(CONFIG) as d, Work([f"{PROGRAMS}/split31", LIFE]):
         d.stop()
         if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=500", "tmpfs", d.state],
@@ -108,7 +111,9 @@ def main():
             check(stored + lost(status) >= 0.99 * status["samples_taken"],
                   f"{stored} samples stored and {lost(status)} lost of {status['samples_taken']} taken")
 
-            # started, killed and stopped with no room at all
+            # started, killed and stopped with no room at all, not even for what the next one would take up
+            with open(d.config, "w", encoding="utf-8") as f:
+                f.write(CONFIG.replace("[Limits]", f"Pin={PINS}\n[Limits]"))
             for how in (signal.SIGKILL, signal.SIGTERM):
                 fill(d, 0)
                 d.start()
@@ -116,6 +121,8 @@ def main():
                 wait_until(lambda: lost(d.status()) > 0, LATE, "lost samples are counted")
                 status = d.stop(how)
             check(status == 0, "it stops cleanly without room")
+            check("cannot keep state" in d.logged() and "sampling goes on in" not in d.logged(),
+                  "it says that nothing is kept")
             check(check_stored(d) >= stored, "what was stored before is still there")
             make_room(d)
             n = len(d.windows())
@@ -124,6 +131,7 @@ def main():
         finally:
             d.stop()
             subprocess.run(["umount", "--lazy", d.state], check=True)
+            subprocess.run(["rm", "-rf", PINS], check=False)
 
 
 if __name__ == "__main__":
