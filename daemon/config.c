@@ -107,7 +107,7 @@ static int set_bool(const char *value, void *target)
         return 0;
 }
 
-/* "10min 1h": two widths, the second a multiple of the first, so that windows nest. */
+/* "10min 1h": two, the second longer. */
 static int set_two_durations(const char *value, void *target)
 {
         _cleanup_free_ char *copy = strdup(value);

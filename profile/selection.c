@@ -171,20 +171,26 @@ bool selection_matches(const struct selection *s, const struct profile *p,
                has_side(p, sample, s->side);
 }
 
+bool selection_is_cpu_event(const char *name)
+{
+        static const char *const names[] = {"cpu", "cycles", "cpu-cycles", "cpu-clock"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+                if (!strcmp(name, names[i]))
+                        return true;
+        return false;
+}
+
 /* Which types an event's samples have: the two of the CPU's time, or the one of its name. */
 static bool type_is_of_event(const struct profile *p, uint32_t type, const char *event)
 {
-        static const char *const cpu_events[] = {"cpu", "samples", "cycles", "cpu-clock"};
         const char *name = p->string[p->type[type].type];
 
         if (!event || !strcmp(name, event))
                 return true;
         if (strcmp(name, "cpu") != 0 && strcmp(name, "samples") != 0)
                 return false;
-        for (size_t i = 0; i < ARRAY_SIZE(cpu_events); i++)
-                if (!strcmp(event, cpu_events[i]))
-                        return true;
-        return false;
+        return !strcmp(event, "samples") || selection_is_cpu_event(event);
 }
 
 /* Copies the types that are kept; `ret_kept` gets their old indices. */

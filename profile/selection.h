@@ -27,6 +27,9 @@ static inline struct selection selection_any(void)
         return (struct selection){.pid = -1};
 }
 
+/* Whether an event of this name is in the profile as CPU time, of the type "cpu". */
+bool selection_is_cpu_event(const char *name);
+
 /* Sets one field by its name as in a query string ("event", "pid", "comm", "thread_name", "unit",
  * "container", "user", "side" = "kernel"|"user"); the value must outlive the selection. -ENOENT: no such
  * name; -EINVAL: not a value for it. */

@@ -4,18 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profile/selection.h"
 #include "tools/human.h"
 #include "tools/say.h"
 
 int event_find(const struct profile *p, const char *name)
 {
-        static const char *const cpu[] = {"cpu", "cpu-clock", "cycles"};
-        bool is_cpu = !name;
-
-        for (size_t i = 0; name && i < ARRAY_SIZE(cpu); i++)
-                is_cpu |= !strcmp(name, cpu[i]);
         int i = name ? profile_find_type(p, name) : -1;
-        if (i < 0 && is_cpu)
+
+        if (i < 0 && (!name || selection_is_cpu_event(name)))
                 i = profile_find_type(p, "cpu");
         if (i < 0 && !name && p->default_type)
                 i = profile_find_type(p, profile_str(p, p->default_type));

@@ -217,17 +217,19 @@ static void test_selection_by_process_and_side(void **state)
 
 static void test_selection_by_event(void **state)
 {
-        _cleanup_profile_ struct profile *p = test_new_profile(), *cycles = NULL, *misses = NULL,
-                                         *none = NULL;
+        _cleanup_profile_ struct profile *p = test_new_profile(), *misses = NULL, *none = NULL;
+        static const char *const cpu[] = {"cycles", "cpu-cycles", "cpu-clock", "cpu", "samples"};
         struct selection s = selection_any();
         int64_t values[] = {0, 0, 11};
 
         assert_int_equal(profile_type(p, "cache-misses", "count"), 2);
         test_add(p, "app", 7, "main", 1);
         assert_int_equal(profile_sample(p, NULL, 0, NULL, 0, values), 0);
-        cycles = select_from(p, "event", "cycles");
-        assert_int_equal(cycles->n_types, 2);
-        assert_int_equal(cycles->n_samples, 1);
+        for (size_t i = 0; i < ARRAY_SIZE(cpu); i++) {
+                _cleanup_profile_ struct profile *time = select_from(p, "event", cpu[i]);
+                assert_int_equal(time->n_types, 2);
+                assert_int_equal(time->n_samples, 1);
+        }
         misses = select_from(p, "event", "cache-misses");
         assert_int_equal(misses->n_types, 1);
         assert_int_equal(misses->n_samples, 1);
