@@ -145,8 +145,8 @@ def main():
         print(f"{args.minutes} minutes under {args.under}: {load.done}; {s['samples_taken']} samples, of which lost "
               f"{ {l['cause']: l['samples'] for l in s['losses'] if l['samples']} }; {said.count('leaks: none')} looks "
               f"for leaks in workers; {s['store']['windows']} windows, {s['store']['bytes'] / 2**20:.1f} MiB")
-        # a sanitizer's memory is its own; in the first minutes objects are still new, and each has a descriptor
-        grown = figures.judge(without=("rss", "pss", "fds") if args.minutes < 20 else
+        # a sanitizer's memory is its own; in the first ten minutes objects are new, take memory and a descriptor each
+        grown = figures.judge(without=("rss", "pss", "fds") if args.minutes < 40 else
                               ("rss", "pss") if args.under != "nothing" else ())
         check(not grown, f"what it holds is steady: {grown}")
 
