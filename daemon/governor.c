@@ -7,7 +7,17 @@
 #include "base/log.h"
 
 /* What begins and ends all along is said again after so long without. */
-#define FOLLOWING_QUIET_NS (300 * NSEC_PER_SEC)
+#define QUIET_NS (300 * NSEC_PER_SEC)
+
+/* Whether what begins now is to be said. */
+static bool is_news(uint64_t *last_ns)
+{
+        uint64_t now = now_monotonic_ns();
+        bool news = !*last_ns || now - *last_ns > QUIET_NS;
+
+        *last_ns = now;
+        return news;
+}
 
 static uint64_t naming_ns(const struct governor *g, const struct counters *now)
 {
@@ -51,7 +61,7 @@ static void end_interval(struct governor *g, const struct counters *now, uint32_
         g->loop_before = g->loop;
         if (frequency != before)
                 set_rate(g, frequency, before);
-        if (g->budget.exceeded && !exceeded)
+        if (g->budget.exceeded && !exceeded && is_news(&g->exceeded_ns))
                 log_warning("profd uses %.2f %% of the CPUs, over Cpu= (%.2f %%), at its lowest rate: "
                             "following processes takes %.2f, queries and the store %.2f",
                             g->budget.used_ppm / 1e4, g->budget.limit_ppm / 1e4,
@@ -62,17 +72,13 @@ static void hold_following(struct governor *g)
 {
         bool waited = g->budget.following_waits;
         bool waits = budget_following_waits(&g->budget, g->loop.following_ns - g->loop_before.following_ns);
-        uint64_t now = now_monotonic_ns();
 
         tracker_hold(g->parts.tracker, waits);
-        if (!waits || waited)
-                return;
-        if (!g->held_ns || now - g->held_ns > FOLLOWING_QUIET_NS)
+        if (waits && !waited && is_news(&g->held_ns))
                 log_notice("more processes start than Cpu= (%.2f %%) lets profd follow: some of them are "
                            "not; "
                            "their samples are counted, their frames have no names",
                            g->budget.limit_ppm / 1e4);
-        g->held_ns = now;
 }
 
 void governor_begin(struct governor *g, const struct counters *now)

@@ -26,7 +26,8 @@ struct governor {
         struct loop_cost loop;  /* the owner adds to it */
         struct counters before; /* at the start of the budget's interval */
         struct loop_cost loop_before;
-        uint64_t held_ns; /* when following began to wait, last */
+        uint64_t held_ns;     /* when following began to wait, last, */
+        uint64_t exceeded_ns; /* and when the lowest rate was too much */
 };
 
 /* now: what was spent before its time began. */
