@@ -47,7 +47,7 @@ struct budget {
         uint64_t age_ns;     /* since then */
         uint32_t over, calm; /* intervals in a row */
         uint32_t since_raise;
-        uint32_t since_wait; /* intervals since following waited */
+        uint32_t since_wait;      /* intervals since following waited */
         uint32_t raised_from;     /* Hz before the last raise */
         uint32_t hold, hold_left; /* intervals without a raise: the next pause's, and what is left of this */
 };
