@@ -75,9 +75,8 @@ static void hold_following(struct governor *g)
 
         tracker_hold(g->parts.tracker, waits);
         if (waits && !waited && is_news(&g->held_ns))
-                log_notice("more processes start than Cpu= (%.2f %%) lets profd follow: some of them are "
-                           "not; "
-                           "their samples are counted, their frames have no names",
+                log_notice("more processes start than Cpu= (%.2f %%) lets profd follow: samples of those "
+                           "that it does not are counted, their frames have no names",
                            g->budget.limit_ppm / 1e4);
 }
 
