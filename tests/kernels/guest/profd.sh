@@ -100,6 +100,16 @@ named() {
                 /tmp/split.folded || { head -5 /tmp/split.folded; return 1; }
 }
 
+# until_named SECONDS: they have, in one of the next dumps. Names wait while profd is over its budget, as it is for minutes
+# after it has started on a machine as slow as an emulated one.
+until_named() {
+        for _ in $(seq 20); do
+                named "$1" >/tmp/named && { cat /tmp/named; return 0; }
+        done
+        cat /tmp/named
+        return 1
+}
+
 # configure LINE...: the drop-in that the next start reads.
 configure() {
         mkdir -p /etc/profd/profd.conf.d
