@@ -1,4 +1,4 @@
-"""A profd under watch: what it uses, second by second, told from outside (/proc, the kernel's account of BPF maps)
+"""A profd under watch: what it uses over time, told from outside (/proc, the kernel's account of BPF maps)
 save for what only it can tell (its programs' run time, rates, losses)."""
 import csv
 import glob
@@ -41,14 +41,20 @@ def map_bytes_of(pid):
     return sum(maps.values())
 
 
+def host_cpu():
+    """Seconds that all CPUs were busy, and that there were."""
+    numbers = [int(x) / TICK for x in read("/proc/stat").split("\n", 1)[0].split()[1:9]]
+    return sum(numbers) - numbers[3] - numbers[4], sum(numbers)
+
+
 def workers_of(pid):
     return [int(p) for p in read(f"/proc/{pid}/task/{pid}/children").split()]
 
 
 class Watch(threading.Thread):
-    def __init__(self, daemon, path=None):
+    def __init__(self, daemon, path=None, every=1):
         super().__init__(daemon=True)
-        self.profd, self.path = daemon, path
+        self.profd, self.path, self.every = daemon, path, every
         self.rows, self.phase = [], "start"
         self.losses = {}
         self.start_time = time.monotonic()
@@ -62,6 +68,7 @@ class Watch(threading.Thread):
         # Maps in maps (the shards of the unwind tables) are open nowhere: the daemon's own count has them.
         open_maps = map_bytes_of(pid)
         self.losses = {x["cause"]: x["samples"] for x in status["losses"]}
+        busy, all_of_it = host_cpu()
         return {"seconds": round(time.monotonic() - self.start_time, 3), "phase": self.phase,
                 "daemon_cpu": cpu_of(pid), "worker_cpu": sum(cpu_of(w) for w in workers),
                 "kernel_cpu": cost["kernel_cpu_seconds"],
@@ -70,12 +77,13 @@ class Watch(threading.Thread):
                 "asked_hz": status["requested_hz"], "reached_hz": status["frequency_hz"],
                 "cpus": CPUS, "cpu_limit": cost["cpu_limit"] * 100, "memory_limit": cost["memory_limit_bytes"],
                 "names_wait": int(cost["names_wait"]), "following_waits": int(cost["following_waits"]),
+                "host_busy": busy, "host_cpu": all_of_it,
                 "exceeded": int(any("more than Cpu=" in n for n in status["notes"])),
                 "taken": status["samples_taken"],
                 **{"lost_" + k: v for k, v in self.losses.items()}}
 
     def run(self):
-        while not self.stopped.wait(max(0.0, 1 - time.monotonic() % 1)):
+        while not self.stopped.wait(self.every - time.monotonic() % self.every):
             try:
                 self.rows.append(self.look())
             except (OSError, ValueError, KeyError, AttributeError):
