@@ -5,7 +5,7 @@ import shutil
 import socket
 import subprocess
 
-from harness import LIFE, PROGRAMS, Daemon, Work, check, go_top, skip
+from harness import LIFE, PROFCTL, PROGRAMS, Daemon, Work, check, go_top, skip
 
 TOKEN = "of-the-fleet-0123456789"
 
@@ -44,7 +44,8 @@ with d, Work([f"{PROGRAMS}/split31", LIFE]):
     check(total > 100 and any("hot_three" in n for n in theirs), f"it sees {total} samples of {len(theirs)} functions")
 
     # the same file as profctl counts it: each function's own samples
-    folded = d.profctl("dump", "--event", "samples", "-f", "folded", raw).stdout
+    folded = subprocess.run([PROFCTL, "dump", "--event", "samples", "-f", "folded", raw], capture_output=True, text=True,
+                            check=True).stdout
     mine = {}
     for line in folded.splitlines():
         stack, n = line.rsplit(" ", 1)
