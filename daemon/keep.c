@@ -99,9 +99,13 @@ static int find_passed(struct keep *k)
         for (int i = 0; i < n; i++) {
                 int fd = SD_LISTEN_FDS_START + i;
 
-                if (add_found(k, names[i], fd) == -EINVAL && k->listen_fd < 0 &&
-                    sd_is_socket(fd, AF_UNIX, SOCK_STREAM, 1) > 0)
+                int r = add_found(k, names[i], fd);
+                if (r == -EINVAL && k->listen_fd < 0 && sd_is_socket(fd, AF_UNIX, SOCK_STREAM, 1) > 0)
                         k->listen_fd = fd;
+                else if (r < 0) {
+                        log_warning("cannot take up %s, which systemd passed: %s", names[i], strerror(-r));
+                        close(fd);
+                }
                 free(names[i]);
         }
         free(names);
@@ -121,8 +125,11 @@ static int find_in(struct keep *k, const char *directory, int (*open_one)(const 
                 if (!parse_name(e->d_name, &f) || path_of(&path, directory, e->d_name) < 0)
                         continue;
                 _cleanup_close_ int fd = open_one(path);
-                if (fd >= 0 && add_found(k, e->d_name, fd) == 0)
+                int r = fd < 0 ? -errno : add_found(k, e->d_name, fd);
+                if (r == 0)
                         (void)TAKE_FD(fd);
+                else
+                        log_warning("cannot take up %s: %s: samples in it may be lost", path, strerror(-r));
         }
         closedir(d);
         return 0;
@@ -156,7 +163,8 @@ static int check_directory(const char *path, bool bpf)
         else if (!S_ISDIR(st.st_mode))
                 why = "it is no directory";
         else if ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 077))
-                why = "others may write to it or read it: it must be root's and have mode 0700";
+                why = "others may write to it or read it: it must be root's, or of the user that profd runs "
+                      "as, and have mode 0700";
         if (!why)
                 return 0;
         log_error("cannot keep maps in Pin=%s: %s", path, why);

@@ -136,9 +136,9 @@ def killed_midway(d, kinds, name):
               f"{name}: delivered {got} of the load and lost {lost}, its CPU time says {expected:.0f}")
 
 
-def upgrade():
+def upgrade(d, names):
     """From a version whose maps cannot be read: lost, and counted."""
-    with kept() as d:
+    with d:
         begin = time.monotonic()
         d.kill()
         d.binary = OTHER_VERSION
@@ -154,7 +154,7 @@ def upgrade():
             metric = f'profd_samples_lost_total{{cause="upgrade"}} {lost}'
             check(lost > 0 and metric in d.get("/metrics")[1].decode(), f"{lost} samples of another version are counted")
             check("cannot be read" in d.logged(), "and said")
-            check(not any(name.startswith("profd-999-") for name in d.fdstore.names()), "nothing of it is kept")
+            check(not any(name.startswith("profd-999-") for name in names(d)), "nothing of it is kept")
             time.sleep(2)
             used, seconds = end(work), time.monotonic() - begin
         d.stop(signal.SIGTERM)
@@ -196,8 +196,10 @@ def full_journal():
 def refused():
     """Pins in a directory that others can write to are nobody's."""
     with tempfile.TemporaryDirectory(prefix="profd-pins-", dir="/sys/fs/bpf") as pins:
-        for mode, directory, why in ((0o755, pins, "mode 0700"), (0o700, "/tmp", "BPF file system")):
+        for owner, mode, directory, why in ((0, 0o755, pins, "mode 0700"), (64001, 0o700, pins, "must be root's"),
+                                            (0, 0o700, "/tmp", "BPF file system")):
             os.chmod(pins, mode)
+            os.chown(pins, owner, -1)
             with tempfile.TemporaryDirectory() as state:
                 conf = os.path.join(state, "conf")
                 with open(conf, "w", encoding="utf-8") as f:
@@ -225,5 +227,6 @@ kills(kept(), "in the store")
 kills(kept(f"/sys/fs/bpf/profd-test-{os.getpid()}"), "by pins")
 killed_midway(kept(), KERNEL | OPEN, "in the store")
 killed_midway(kept(f"/sys/fs/bpf/profd-killed-{os.getpid()}"), KERNEL | WRITE | FILE, "by pins")
-upgrade()
+upgrade(kept(), lambda d: d.fdstore.names())
+upgrade(kept(f"/sys/fs/bpf/profd-upgrade-{os.getpid()}"), lambda d: os.listdir(d.pins))
 full_journal()
