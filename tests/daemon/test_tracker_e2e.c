@@ -378,6 +378,7 @@ static void assert_made_up_for(bool held)
         assert_non_null(r);
         rig_run(r, 300);
         tracker_hold(r->tracker, held);
+        r->only_pid = 1; /* of what is started now and ends unseen nothing is promised */
         /* Nobody reads the rings meanwhile, or all of them is skipped. */
         int first = rig_spawn(many);
         if (held)
@@ -393,8 +394,8 @@ static void assert_made_up_for(bool held)
                 waitpid(last, NULL, 0);
         tracker_hold(r->tracker, false);
 
-        go_on(burn);
         r->only_pid = (uint32_t)burning;
+        go_on(burn);
         rig_run_child(r, burning);
         rig_run(r, 6000); /* all of /proc is read at most each 5 s */
         rig_settle(r);
